@@ -1,0 +1,6 @@
+"""`python -m seqto`."""
+
+from seqto.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""The errors a user may meet; each message names the cause, the valid choices and the remedy.
+
+SeqtoError
+├── ConfigError       a config value, key or override that cannot be used
+├── ModelError        a model that is missing, broken or cannot be prepared
+│   └── LayerError    a layer name that the model does not have
+├── DatasetError      samples that are missing, too few, unreadable or of the wrong shape
+├── QuantizationError a model that cannot be quantized as asked
+├── DeviceError       a candidate that cannot be loaded or run on its device
+├── TrackingError     a run that cannot be found, read or written
+└── StudyError        a study that cannot give an answer
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class SeqtoError(Exception):
+    """Base of all errors that seqto raises on purpose."""
+
+
+class ConfigError(SeqtoError):
+    """A config value, key or override that cannot be used."""
+
+
+class ModelError(SeqtoError):
+    """A model that is missing, broken or cannot be prepared."""
+
+
+class LayerError(ModelError):
+    """A layer name that the model does not have."""
+
+    def __init__(self, unknown: Iterable[str], known: Iterable[str], where: str) -> None:
+        known = list(known)
+        parts = [f"{name!r}{nearest(name, known)}" for name in unknown]
+        super().__init__(
+            f"{where} names layers that the model does not have: {', '.join(parts)}. "
+            f"The model has {len(known)} quantizable layers, from {known[0]!r} to {known[-1]!r}."
+            if known
+            else f"{where} names layers, but the model has no quantizable layer."
+        )
+
+
+class DatasetError(SeqtoError):
+    """Samples that are missing, too few, unreadable or of the wrong shape."""
+
+
+class QuantizationError(SeqtoError):
+    """A model that cannot be quantized as asked."""
+
+
+class DeviceError(SeqtoError):
+    """A candidate that cannot be loaded or run on its device."""
+
+
+class TrackingError(SeqtoError):
+    """A run that cannot be found, read or written."""
+
+
+class StudyError(SeqtoError):
+    """A study that cannot give an answer."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return ` (did you mean 'a' or 'b'?)` for the names most like this one, or nothing."""
+    known = list(known)
+    # A part of a long name, such as 'fc' of '/classifier/fc/Gemm', is too short to look alike.
+    holding = [each for each in known if name.lower() in each.lower()]
+    alike = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    found = list(dict.fromkeys([*alike, *holding]))[:3]
+    return f" (did you mean {' or '.join(repr(match) for match in found)}?)" if found else ""

@@ -1,0 +1,229 @@
+"""The extension points: what a new model source, dataset, quantizer, device, ... has to offer.
+
+A class is used by naming it as `_target_` in a config of its group; there is no registry.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from seqto.types import (
+    Address,
+    Arrays,
+    Candidate,
+    Front,
+    Latency,
+    Layer,
+    LayerScore,
+    Measurement,
+    Model,
+    Ranges,
+    Recommendation,
+    Samples,
+    Splits,
+    StudyPlan,
+    StudyRecord,
+    TensorSpec,
+    Trial,
+    TrialState,
+)
+
+
+class ModelSource(Protocol):
+    """Where a model comes from."""
+
+    name: str
+
+    def load(self) -> Model:
+        """Return the model as it was published; raise ModelError if it cannot be had."""
+        ...
+
+
+class Dataset(Protocol):
+    """Where samples come from."""
+
+    name: str
+    chunk_size: int
+
+    def load(self, inputs: Sequence[TensorSpec]) -> Splits:
+        """Return the splits in the shapes that the model's inputs ask for; raise DatasetError."""
+        ...
+
+
+class Quantizer(Protocol):
+    """How a model is quantized."""
+
+    name: str
+
+    @property
+    def batch_invariant(self) -> bool:
+        """False where the outputs for a sample depend on the others in its batch."""
+        ...
+
+    def prepare(self, model: Model) -> tuple[Model, tuple[Layer, ...]]:
+        """Return the model in the form that `quantize` takes, and its quantizable layers."""
+        ...
+
+    def calibrate(self, model: Model, samples: Samples) -> Ranges:
+        """Return the ranges of the activations; empty where none are needed."""
+        ...
+
+    def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
+        """Return the model of this candidate, the same bytes each time."""
+        ...
+
+
+class Sensitivity(Protocol):
+    """How much quantization hurts each layer."""
+
+    name: str
+
+    def score(
+        self,
+        model: Model,
+        layers: Sequence[Layer],
+        quantizer: Quantizer,
+        ranges: Ranges,
+        samples: Samples,
+    ) -> tuple[LayerScore, ...]:
+        """Return a score a layer, the most hurt first."""
+        ...
+
+
+class Search(Protocol):
+    """Which candidates to try, in rounds of ask and tell."""
+
+    name: str
+
+    def start(self, ranking: Sequence[LayerScore]) -> None:
+        """Begin a study of these layers, the most hurt first."""
+        ...
+
+    def ask(self, count: int) -> list[Candidate]:
+        """Return up to `count` candidates to measure next; none when the search is over."""
+        ...
+
+    def tell(self, trial: Trial) -> None:
+        """Take note of a trial that ended, complete or failed; in the order of `ask`."""
+        ...
+
+    def remaining(self) -> int:
+        """Return how many candidates are still to be asked for, at the most."""
+        ...
+
+
+class Program(Protocol):
+    """A model loaded on a device."""
+
+    def run(self, inputs: Arrays) -> list[np.ndarray]:
+        """Return the outputs for these samples, in the order of the graph."""
+        ...
+
+    def time(self, inputs: Arrays) -> Latency:
+        """Return how long inference of these samples takes, warmed up."""
+        ...
+
+    def close(self) -> None:
+        """Free what the program holds."""
+        ...
+
+
+class Device(Protocol):
+    """What candidates run on."""
+
+    name: str
+
+    def load(self, model: Model) -> Program:
+        """Return the model ready to run; raise DeviceError if the device cannot."""
+        ...
+
+    def describe(self) -> Mapping[str, str]:
+        """Return what a reader must know to compare results, as short facts by name.
+
+        There is a `runtime`. Facts named `session.*` are options that the model needs
+        wherever it is loaded.
+        """
+        ...
+
+
+class Metric(Protocol):
+    """How far a candidate's outputs are from the float model's."""
+
+    name: str
+
+    def loss(self, reference: np.ndarray, outputs: np.ndarray) -> float:
+        """Return the accuracy loss, a fraction in [0, 1]."""
+        ...
+
+
+class TrialLog(Protocol):
+    """Where single trials are recorded."""
+
+    def start_trial(self, study: str | None, index: int, candidate: Candidate, name: str) -> str:
+        """Return the id of a new RUNNING trial of this study, or of none."""
+        ...
+
+    def finish_trial(self, trial: str, measurement: Measurement, duplicate_of: int | None) -> None:
+        """Record what a trial measured, or an earlier one of the same model: it is COMPLETE."""
+        ...
+
+    def end_trial(self, trial: str, state: TrialState, reason: str) -> None:
+        """Record that a trial FAILED or was KILLED, and why."""
+        ...
+
+    def trial(self, trial: str) -> Trial:
+        """Return a trial by its id."""
+        ...
+
+    def twin(self, study: str, model_sha256: str) -> Trial | None:
+        """Return the COMPLETE trial of this study that measured this very model, if any."""
+        ...
+
+
+class Tracker(TrialLog, Protocol):
+    """Where studies and their trials are recorded."""
+
+    def open_study(self, plan: StudyPlan, resume: bool) -> str:
+        """Return the id of a RUNNING study: the last one of this key if resumed, else a new one.
+
+        Trials that a resumed study left RUNNING are KILLED.
+        """
+        ...
+
+    def log_analysis(
+        self, study: str, baseline: Mapping[str, float], scores: Sequence[LayerScore]
+    ) -> None:
+        """Record the float model's figures and the layers' scores."""
+        ...
+
+    def trials(self, study: str) -> tuple[Trial, ...]:
+        """Return the last trial of each candidate, by index."""
+        ...
+
+    def read_study(self, study: str) -> StudyRecord:
+        """Return all that is recorded of a study; no scores as long as it was not analysed."""
+        ...
+
+    def log_front(self, study: str, front: Front, files: Sequence[Path]) -> None:
+        """Mark the front's members, and record its figures and these files with the study."""
+        ...
+
+    def log_model(
+        self, trial: Trial, model: Model, example: Arrays, facts: Mapping[str, str]
+    ) -> None:
+        """Store a trial's model, once, with its signature and what its device said of itself."""
+        ...
+
+    def register(self, study: str, name: str, recommended: Sequence[Recommendation]) -> None:
+        """Register the recommended trials' models under this name, with their aliases."""
+        ...
+
+    def close_study(self, study: str, state: TrialState) -> None:
+        """End a study: COMPLETE only after its final step."""
+        ...
+
+    def address(self, study: str) -> Address:
+        """Return where a person looks at the study."""
+        ...

@@ -1,0 +1,225 @@
+"""The data that flows through a study: frozen, plain, one way."""
+
+import enum
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+
+Arrays = Mapping[str, np.ndarray]
+"""Arrays by tensor name; the first axis counts samples."""
+
+Ranges = Mapping[str, tuple[float, float]]
+"""The smallest and largest value that calibration saw in each activation."""
+
+FLOAT32 = "float32"
+INT8 = "int8"
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """An input of a model as its graph declares it; None stands for a free dimension."""
+
+    name: str
+    shape: tuple[int | None, ...]
+    dtype: str
+
+    def __str__(self) -> str:
+        dims = ", ".join("?" if dim is None else str(dim) for dim in self.shape)
+        return f"{self.name!r} {self.dtype}[{dims}]"
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """An ONNX model in memory, with the name that users see."""
+
+    name: str
+    proto: onnx.ModelProto
+
+    def copy_proto(self) -> onnx.ModelProto:
+        """Return a copy that may be changed."""
+        copy = onnx.ModelProto()
+        copy.CopyFrom(self.proto)
+        return copy
+
+    def to_bytes(self) -> bytes:
+        """Return the bytes of its ONNX file."""
+        # Deterministic, so that the same graph always has the same sha256.
+        return bytes(self.proto.SerializeToString(deterministic=True))
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A quantizable node with weights, named by its unique node name."""
+
+    name: str
+    op_type: str
+    weight_bytes: int
+
+
+@dataclass(frozen=True)
+class LayerScore:
+    """How much quantization hurts a layer: `score` ranks, `details` say where it comes from."""
+
+    layer: Layer
+    score: float
+    details: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One choice of precision for every layer."""
+
+    precisions: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def excluding(cls, layers: Iterable[str], excluded: Iterable[str]) -> "Candidate":
+        """Return the candidate that leaves these layers in float32 and quantizes the others."""
+        left = frozenset(excluded)
+        return cls(tuple((name, FLOAT32 if name in left else INT8) for name in sorted(layers)))
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """The layers left in float32, by name."""
+        return tuple(name for name, precision in self.precisions if precision == FLOAT32)
+
+    @property
+    def key(self) -> str:
+        """The same choice has the same key."""
+        return content_key(self.precisions)
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Preprocessed inputs by name, with labels where there are any."""
+
+    inputs: Arrays
+    ids: tuple[str, ...]
+    labels: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def batches(self, size: int) -> Iterator[Arrays]:
+        """Yield the inputs in order, at most `size` samples at a time."""
+        for start in range(0, len(self), size):
+            yield {name: array[start : start + size] for name, array in self.inputs.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """Disjoint samples to calibrate and to evaluate on; the fingerprint names their content."""
+
+    calibration: Samples
+    evaluation: Samples
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Milliseconds of single-sample inference: the median and the 10th and 90th percentile."""
+
+    median_ms: float
+    p10_ms: float
+    p90_ms: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one candidate scored, and the sha256 of the model that scored it."""
+
+    metrics: Mapping[str, float]
+    model_sha256: str
+
+
+class TrialState(enum.StrEnum):
+    """Where a trial stands; only COMPLETE ones can be on a front."""
+
+    RUNNING = "RUNNING"
+    COMPLETE = "COMPLETE"
+    FAILED = "FAILED"
+    KILLED = "KILLED"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate of a study as the tracker holds it."""
+
+    id: str
+    index: int
+    candidate: Candidate
+    state: TrialState
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    model_sha256: str = ""
+    duplicate_of: int | None = None
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class StudyPlan:
+    """What a study is about: its key is its content, so the same plan is the same study."""
+
+    key: str
+    name: str
+    tags: Mapping[str, str]
+    params: Mapping[str, str]
+    config: str
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a person looks at a study: a page, and the command that serves it if one is needed."""
+
+    url: str
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class StudyRecord:
+    """A study as the tracker holds it: all that the front and the report are made from.
+
+    `baseline` has the float model's own figures under the names of the trials' metrics.
+    """
+
+    id: str
+    key: str
+    tags: Mapping[str, str]
+    baseline: Mapping[str, float]
+    scores: tuple[LayerScore, ...]
+    trials: tuple[Trial, ...]
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A front member worth taking, and under which name."""
+
+    alias: str
+    trial: Trial
+
+
+@dataclass(frozen=True)
+class Front:
+    """The Pareto-optimal trials of a study, by the first objective, and the recommended ones."""
+
+    objectives: tuple[str, ...]
+    members: tuple[Trial, ...]
+    recommended: tuple[Recommendation, ...]
+    hypervolume: float
+
+    def aliases(self, trial: Trial) -> tuple[str, ...]:
+        """Return the names under which this trial is recommended."""
+        return tuple(each.alias for each in self.recommended if each.trial.id == trial.id)
+
+
+def content_key(content: object) -> str:
+    """Return a short key of JSON-like content: the same content has the same key."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def sha256(data: bytes) -> str:
+    """Return the hex digest of these bytes."""
+    return hashlib.sha256(data).hexdigest()

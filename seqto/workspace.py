@@ -1,0 +1,65 @@
+"""The folder of what is computed once and used again; one object owns all its paths."""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Paths by content key: whatever is there is complete and may be shared by processes."""
+
+    root: Path
+
+    @classmethod
+    def default(cls) -> "Workspace":
+        """Return the user's cache folder, or the one that SEQTO_CACHE names."""
+        return cls(Path(os.environ.get("SEQTO_CACHE") or platformdirs.user_cache_dir("seqto")))
+
+    def samples(self, key: str) -> Path:
+        """Return where preprocessed inputs are."""
+        return self.root / "samples" / key
+
+    def ranges(self, key: str) -> Path:
+        """Return where the activation ranges of a calibrated model are."""
+        return self.root / "ranges" / f"{key}.json"
+
+    def scores(self, key: str) -> Path:
+        """Return where the layer scores of an analysed model are."""
+        return self.root / "scores" / f"{key}.json"
+
+    def reference(self, key: str) -> Path:
+        """Return where the float model's outputs on the evaluation split are."""
+        return self.root / "reference" / f"{key}.npy"
+
+    def lock(self, key: str) -> Path:
+        """Return the file that is locked while a process runs the study of this key."""
+        return self.root / "locks" / f"{key}.lock"
+
+
+@contextlib.contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """Yield a temporary path that becomes `path` when the block ends well, and else vanishes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        # Temporary files are private, but a cache or a report may be shared.
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    """Return the process's umask, which can only be read by setting it."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
