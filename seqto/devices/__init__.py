@@ -1,0 +1,1 @@
+"""Devices: what candidates run on."""

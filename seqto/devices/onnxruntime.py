@@ -1,0 +1,150 @@
+"""Devices that ONNX Runtime drives."""
+
+import platform
+import time
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+import onnxruntime
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from seqto.errors import ConfigError, DeviceError
+from seqto.types import Arrays, Latency, Model
+
+_PRECISE_KERNELS = "session.x64quantprecision"
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
+class OnnxRuntimeDevice:
+    """An execution provider of ONNX Runtime in this process."""
+
+    name: str = "cpu"
+    provider: str = "CPUExecutionProvider"
+    threads: Annotated[int, Field(ge=1)] = 1
+    precise_kernels: Literal["auto", "on", "off"] = "auto"
+    session: dict[str, str] = field(default_factory=dict)
+    warmup: Annotated[int, Field(ge=0)] = 3
+    repeats: Annotated[int, Field(ge=1)] = 20
+
+    def __post_init__(self) -> None:
+        """Refuse a provider that this ONNX Runtime does not have."""
+        available = onnxruntime.get_available_providers()
+        if self.provider not in available:
+            raise ConfigError(
+                f"device.provider={self.provider} is not in this ONNX Runtime. "
+                f"It has {', '.join(available)}."
+            )
+
+    def load(self, model: Model) -> "OnnxRuntimeProgram":
+        """Return the model in a session of its own, straight from memory."""
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self.threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        for key, value in self._session_entries().items():
+            options.add_session_config_entry(key, value)
+        try:
+            session = onnxruntime.InferenceSession(
+                model.to_bytes(), options, providers=[self.provider]
+            )
+        except Exception as error:  # ORT's own errors have no common base but Exception.
+            raise DeviceError(
+                f"{self.name} cannot load {model.name!r}: {_first_line(error)}"
+            ) from error
+        return OnnxRuntimeProgram(session, self)
+
+    def describe(self) -> Mapping[str, str]:
+        """Return the runtime, the provider, the CPU and which integer kernels it uses."""
+        return {
+            "runtime": f"onnxruntime {onnxruntime.__version__}",
+            "provider": self.provider,
+            "threads": str(self.threads),
+            "cpu": cpu_name(),
+            "kernels": self._kernels(),
+            **self._session_entries(),
+        }
+
+    def _session_entries(self) -> dict[str, str]:
+        entries = {_PRECISE_KERNELS: "1"} if self._wants_precise_kernels() else {}
+        return entries | self.session
+
+    def _wants_precise_kernels(self) -> bool:
+        if self.precise_kernels == "auto":
+            return is_x86() and not has_vnni()
+        return self.precise_kernels == "on"
+
+    def _kernels(self) -> str:
+        if self._session_entries().get(_PRECISE_KERNELS) != "1":
+            return "default"
+        if is_x86() and not has_vnni():
+            return f"{_PRECISE_KERNELS} (this x86 CPU has no VNNI: its int8 kernels would saturate)"
+        return _PRECISE_KERNELS
+
+
+class OnnxRuntimeProgram:
+    """A model in an ONNX Runtime session."""
+
+    def __init__(self, session: onnxruntime.InferenceSession, device: OnnxRuntimeDevice) -> None:
+        self._session = session
+        self._device = device
+
+    def run(self, inputs: Arrays) -> list[np.ndarray]:
+        """Return the outputs for these samples, in the order of the graph."""
+        try:
+            return list(self._session.run(None, dict(inputs)))
+        except Exception as error:  # ORT's own errors have no common base but Exception.
+            raise DeviceError(f"{self._device.name} cannot run it: {_first_line(error)}") from error
+
+    def time(self, inputs: Arrays) -> Latency:
+        """Return the spread of the time that one call takes."""
+        for _ in range(self._device.warmup):
+            self.run(inputs)
+        taken = []
+        for _ in range(self._device.repeats):
+            start = time.perf_counter()
+            self.run(inputs)
+            taken.append((time.perf_counter() - start) * 1000)
+        low, median, high = np.percentile(taken, [10, 50, 90])
+        return Latency(median_ms=float(median), p10_ms=float(low), p90_ms=float(high))
+
+    def close(self) -> None:
+        """Let the session go."""
+        del self._session
+
+
+def is_x86() -> bool:
+    """Return whether this is an x86-64 machine."""
+    return platform.machine().lower() in ("x86_64", "amd64")
+
+
+def has_vnni() -> bool:
+    """Return whether the CPU multiplies 8-bit integers without saturating (AVX-VNNI, AVX512-VNNI).
+
+    Where the system does not tell, the answer is no: precise kernels are then only slower.
+    """
+    flags = _cpu_info("flags").split()
+    return bool({"avx_vnni", "avx512_vnni", "avx512vnni", "avxvnni"} & set(flags))
+
+
+def cpu_name() -> str:
+    """Return the CPU's name, or its architecture where the system does not tell."""
+    return _cpu_info("model name") or platform.processor() or platform.machine()
+
+
+def _cpu_info(field_name: str) -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    found = (
+        line.partition(":")[2] for line in lines if line.partition(":")[0].strip() == field_name
+    )
+    return next(found, "").strip()
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,1 @@
+"""ONNX graph surgery: small named functions, each says what it expects and leaves."""

@@ -1,0 +1,1 @@
+"""Metrics: how far a candidate is from the float model."""

@@ -1,0 +1,55 @@
+"""Agreement of a candidate's predictions with the float model's."""
+
+from typing import Annotated
+
+import numpy as np
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from seqto.errors import ConfigError
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
+class Top1Agreement:
+    """How often the top prediction differs."""
+
+    name: str = "top1"
+
+    def loss(self, reference: np.ndarray, outputs: np.ndarray) -> float:
+        """Return the share of samples whose top class is not the float model's."""
+        return float(np.mean(top1(reference) != top1(outputs)))
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
+class TopKAgreement:
+    """How much of the top k differs, order aside."""
+
+    name: str = "topk"
+    k: Annotated[int, Field(ge=1)] = 5
+
+    def loss(self, reference: np.ndarray, outputs: np.ndarray) -> float:
+        """Return the mean share of the float model's top k classes that the candidate misses."""
+        classes = reference.shape[-1]
+        if self.k >= classes:
+            raise ConfigError(
+                f"metric.k={self.k} compares every class of an output with {classes}: "
+                f"nothing could differ. Choose metric.k below {classes}."
+            )
+        wanted, found = _top_k(reference, self.k), _top_k(outputs, self.k)
+        shared = (wanted[..., :, None] == found[..., None, :]).any(axis=-1)
+        return float(1.0 - shared.mean())
+
+
+def top1(outputs: np.ndarray) -> np.ndarray:
+    """Return the top class of each sample."""
+    return np.asarray(outputs.argmax(axis=-1))
+
+
+def accuracy(outputs: np.ndarray, labels: np.ndarray) -> float:
+    """Return the share of samples whose top class is their label."""
+    return float(np.mean(top1(outputs) == labels))
+
+
+def _top_k(outputs: np.ndarray, k: int) -> np.ndarray:
+    # Stable, so that equal scores give the same classes in both models.
+    return np.argsort(-outputs, axis=-1, kind="stable")[..., :k]

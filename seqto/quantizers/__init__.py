@@ -1,0 +1,1 @@
+"""Quantizers: how the model of a candidate is made."""

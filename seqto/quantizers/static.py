@@ -1,0 +1,157 @@
+"""Static quantization: QuantizeLinear and DequantizeLinear pairs with calibrated ranges."""
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod
+from onnxruntime.quantization.calibrate import CalibraterBase, TensorsData, create_calibrator
+from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
+from onnxruntime.quantization.quant_utils import update_opset_version
+from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from seqto.errors import QuantizationError
+from seqto.quantizers.onnxruntime import (
+    QUANT_TYPES,
+    IntegerType,
+    find_layers,
+    nodes_to_exclude,
+    with_shapes,
+)
+from seqto.types import Arrays, Candidate, Layer, Model, Ranges, Samples
+
+WEIGHT_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+
+_METHODS = {
+    "minmax": CalibrationMethod.MinMax,
+    "percentile": CalibrationMethod.Percentile,
+    "entropy": CalibrationMethod.Entropy,
+}
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
+class StaticQuantizer:
+    """ONNX Runtime's QDQ quantizer, calibrated once and then asked for any candidate."""
+
+    name: str = "static"
+    per_channel: bool = True
+    calibration: Literal["minmax", "percentile", "entropy"] = "minmax"
+    percentile: float = Field(default=99.999, gt=50, le=100)
+    activation_type: IntegerType = "uint8"
+    weight_type: IntegerType = "int8"
+    activation_symmetric: bool = False
+    weight_symmetric: bool | None = None
+    reduce_range: bool = False
+    quantize_bias: bool = True
+    op_types: list[str] | None = None
+    exclude: list[str] = field(default_factory=list)
+    extra_options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def batch_invariant(self) -> bool:
+        """The ranges are fixed, so a sample's outputs do not depend on its batch."""
+        return True
+
+    def prepare(self, model: Model) -> tuple[Model, tuple[Layer, ...]]:
+        """Return the model with shapes and the opset its types need, and its layers."""
+        types = QUANT_TYPES[self.weight_type], QUANT_TYPES[self.activation_type]
+        prepared = with_shapes(Model(model.name, update_opset_version(model.copy_proto(), *types)))
+        quantized = [op for op in WEIGHT_OPS if op in self._quantized_ops()]
+        return prepared, find_layers(prepared, quantized, self.exclude)
+
+    def calibrate(self, model: Model, samples: Samples) -> Ranges:
+        """Return the range of every activation over these samples."""
+        with tempfile.TemporaryDirectory(prefix="seqto-calibration-") as folder:
+            calibrator = self._calibrator(model, Path(folder))
+            for inputs in samples.batches(1):
+                # One at a time: histogram calibrators hold all activations of what they are fed.
+                calibrator.collect_data(_OneBatch(inputs))
+            data = calibrator.compute_data()
+        return {
+            name: (float(np.min(each.range_value[0])), float(np.max(each.range_value[1])))
+            for name, each in data.items()
+        }
+
+    def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
+        """Return the QDQ model that leaves the candidate's excluded layers in float."""
+        try:
+            quantizer = QDQQuantizer(
+                model.copy_proto(),
+                self.per_channel,
+                self.reduce_range,
+                QUANT_TYPES[self.weight_type],
+                QUANT_TYPES[self.activation_type],
+                _tensors_data(ranges),
+                [],
+                nodes_to_exclude(model, candidate, self.exclude),
+                self._quantized_ops(),
+                self._options(),
+            )
+            quantizer.quantize_model()
+        except (ValueError, KeyError, RuntimeError, TypeError) as error:
+            raise QuantizationError(
+                f"ONNX Runtime cannot quantize model {model.name!r} statically: {error}. "
+                "Try other types, quantization.op_types, or quantization.exclude."
+            ) from error
+        return Model(model.name, quantizer.model.model)
+
+    def _quantized_ops(self) -> list[str]:
+        # Sorted: ORT's own default is a set, whose order changes from process to process.
+        return self.op_types or sorted({*QLinearOpsRegistry, *QDQRegistry})
+
+    def _options(self) -> dict[str, Any]:
+        options: dict[str, Any] = {
+            "ActivationSymmetric": self.activation_symmetric,
+            "QuantizeBias": self.quantize_bias,
+        }
+        if self.weight_symmetric is not None:
+            options["WeightSymmetric"] = self.weight_symmetric
+        return options | self.extra_options
+
+    def _calibrator(self, model: Model, folder: Path) -> CalibraterBase:
+        path, augmented = folder / "model.onnx", folder / "augmented.onnx"
+        onnx.save(model.proto, path)
+        options: dict[str, Any] = {"symmetric": self.activation_symmetric}
+        if self.calibration == "percentile":
+            options["percentile"] = self.percentile
+        calibrator = create_calibrator(
+            path,
+            self._quantized_ops(),
+            augmented_model_path=str(augmented),
+            calibrate_method=_METHODS[self.calibration],
+            extra_options=options,
+        )
+        # ORT's own session takes all cores and spins on them: twice the CPU for the same work.
+        settings = onnxruntime.SessionOptions()
+        settings.intra_op_num_threads = 1
+        settings.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        calibrator.infer_session = onnxruntime.InferenceSession(
+            augmented, settings, providers=["CPUExecutionProvider"]
+        )
+        return calibrator
+
+
+class _OneBatch(CalibrationDataReader):
+    """A reader that gives one batch, as calibrators expect it."""
+
+    def __init__(self, inputs: Arrays) -> None:
+        self._pending: list[Arrays] = [inputs]
+
+    def get_next(self) -> Arrays | None:
+        """Return the batch, then None."""
+        return self._pending.pop() if self._pending else None
+
+
+def _tensors_data(ranges: Ranges) -> TensorsData:
+    # Made anew for each model: ORT's quantizer changes the ranges that it is given.
+    pairs: Mapping[str, tuple[np.float32, np.float32]] = {
+        name: (np.float32(low), np.float32(high)) for name, (low, high) in ranges.items()
+    }
+    return TensorsData(CalibrationMethod.MinMax, dict(pairs))

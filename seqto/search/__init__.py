@@ -1,0 +1,1 @@
+"""Search: which candidates to try."""

@@ -1,0 +1,62 @@
+"""The paper's strategy: exclude one more layer at a time, in ranked order."""
+
+import random
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from seqto.types import Candidate, LayerScore, Trial, TrialState
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
+class LadderSearch:
+    """Candidate 0 is fully quantized; each next one excludes `step` more layers."""
+
+    name: str = "ladder"
+    order: Literal["ranked", "reversed", "random"] = "ranked"
+    seed: int = 0
+    step: Annotated[int, Field(ge=1)] = 1
+    maximum: Annotated[int, Field(ge=0)] | None = None
+    stop_at_loss: Annotated[float, Field(ge=0, le=1)] | None = None
+
+    def __post_init__(self) -> None:
+        """Begin with nothing to try."""
+        self._layers: list[str] = []
+        self._rungs: list[int] = []
+        self._stopped = False
+
+    def start(self, ranking: Sequence[LayerScore]) -> None:
+        """Lay out the rungs: how many layers each candidate excludes."""
+        self._layers = self._ordered([each.layer.name for each in ranking])
+        top = min(len(self._layers), len(self._layers) if self.maximum is None else self.maximum)
+        rungs = list(range(0, top + 1, self.step))
+        # The last rung is always there: with every layer excluded it is the float model.
+        self._rungs = rungs if rungs[-1] == top else [*rungs, top]
+        self._stopped = False
+
+    def ask(self, count: int) -> list[Candidate]:
+        """Return the next candidates up the ladder."""
+        if self._stopped:
+            return []
+        # A loss limit may end the ladder at any rung, so nothing beyond the next one is certain.
+        taken = 1 if self.stop_at_loss is not None else count
+        rungs, self._rungs = self._rungs[:taken], self._rungs[taken:]
+        return [Candidate.excluding(self._layers, self._layers[:rung]) for rung in rungs]
+
+    def tell(self, trial: Trial) -> None:
+        """Stop once the loss is low enough."""
+        if self.stop_at_loss is not None and trial.state is TrialState.COMPLETE:
+            self._stopped = trial.metrics["accuracy_loss"] <= self.stop_at_loss
+
+    def remaining(self) -> int:
+        """Return how many candidates are left at the most."""
+        return 0 if self._stopped else len(self._rungs)
+
+    def _ordered(self, ranked: list[str]) -> list[str]:
+        if self.order == "reversed":
+            return ranked[::-1]
+        if self.order == "random":
+            return random.Random(self.seed).sample(ranked, len(ranked))
+        return ranked

@@ -1,0 +1,1 @@
+"""Sensitivity: how much quantization hurts each layer."""
