@@ -1,0 +1,174 @@
+"""Which trials of a study are Pareto-optimal, which to take, and how good the front is.
+
+pymoo is imported where it is used: it costs a quarter of a second that most commands never need.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from seqto.errors import StudyError, nearest
+from seqto.types import Front, Recommendation, Trial, TrialState
+
+BALANCED = "balanced"
+ALIASES = {
+    "accuracy_loss": "accurate",
+    "size_bytes": "small",
+    "size_ratio": "small",
+    "latency_ms": "fast",
+}
+
+
+def find_front(
+    trials: Sequence[Trial],
+    objectives: Sequence[str],
+    baseline: Mapping[str, float],
+    top_k: int = 3,
+) -> Front:
+    """Return the trials that no other beats in every objective, all objectives minimised.
+
+    Only complete trials that repeat no other take part, and of trials with equal objectives only
+    the first. The members are sorted by the first objective, then by the second, and so on.
+
+    At most `top_k` recommendations: `balanced` is the member nearest the ideal point when each
+    objective spans 0 to 1 over the front, and then each objective in turn names its best member:
+    `accurate` (accuracy_loss), `small` (size_bytes, size_ratio), `fast` (latency_ms), otherwise
+    `best-<objective>`. One trial may be recommended under several names.
+
+    The hypervolume is in units of the float model, see `in_float_units` and `hypervolume`.
+
+    Raises StudyError if no trial is complete or an objective is not measured in every one.
+    """
+    distinct = comparable(trials)
+    _check_objectives(distinct, objectives)
+    points = np.array([[trial.metrics[name] for name in objectives] for trial in distinct])
+    members = [distinct[row] for row in _front_rows(points)]
+    in_units = [in_float_units(trial, objectives, baseline) for trial in members]
+    return Front(
+        objectives=tuple(objectives),
+        members=tuple(members),
+        recommended=tuple(_recommend(members, objectives)[: max(top_k, 0)]),
+        hypervolume=hypervolume(in_units),
+    )
+
+
+def comparable(trials: Iterable[Trial]) -> list[Trial]:
+    """Return the trials that can be on a front, by index: complete, and no duplicates."""
+    taking_part = (
+        trial
+        for trial in trials
+        if trial.state == TrialState.COMPLETE and trial.duplicate_of is None
+    )
+    return sorted(taking_part, key=lambda trial: trial.index)
+
+
+def in_float_units(
+    trial: Trial, objectives: Sequence[str], baseline: Mapping[str, float]
+) -> tuple[float, ...]:
+    """Return a trial's objectives with 1 for what the float model needs.
+
+    Each is divided by the float model's own figure. `accuracy_loss` is a fraction already and is
+    taken as it is, and so is an objective for which the float model has no figure above 0.
+    """
+
+    def unit(name: str) -> float:
+        figure = baseline.get(name, 0.0)
+        known = math.isfinite(figure) and figure > 0 and name != "accuracy_loss"
+        return figure if known else 1.0
+
+    return tuple(trial.metrics[name] / unit(name) for name in objectives)
+
+
+def hypervolume(points: Sequence[Sequence[float]], reference: float = 1.0) -> float:
+    """Return the volume that these minimised points dominate, up to `reference` on every axis.
+
+    In units of the float model the reference 1 is a model of its cost that is always wrong; a
+    point that is beyond it on any axis adds nothing. Without any other point it is 0.
+    """
+    _quieten_pymoo()
+    from pymoo.indicators.hv import HV
+
+    inside = [tuple(point) for point in points if all(value < reference for value in point)]
+    if not inside:
+        return 0.0
+    return float(HV(ref_point=np.full(len(inside[0]), reference))(np.array(inside)))
+
+
+def _quieten_pymoo() -> None:
+    """Keep pymoo before 0.6.2 from printing a hint about compiled modules into the output."""
+    from pymoo.config import Config
+
+    Config.warnings["not_compiled"] = False
+
+
+def _front_rows(points: np.ndarray) -> list[int]:
+    """Return the rows of the non-dominated points, equal ones once, by the first column."""
+    _quieten_pymoo()
+    from pymoo.util.nds.non_dominated_sorting import NonDominatedSorting
+
+    # np.unique sorts by the first column, then the second, and names the first of equal rows.
+    distinct, rows = np.unique(points, axis=0, return_index=True)
+    front = NonDominatedSorting().do(distinct, only_non_dominated_front=True)
+    return [int(row) for row in rows[np.sort(front)]]
+
+
+def _recommend(members: Sequence[Trial], objectives: Sequence[str]) -> list[Recommendation]:
+    chosen = {BALANCED: _balanced(members, objectives)}
+    for name in objectives:
+        # size_bytes and size_ratio share an alias, which only one trial can hold.
+        chosen.setdefault(_alias(name), _best(members, name, objectives))
+    return [Recommendation(alias, trial) for alias, trial in chosen.items()]
+
+
+def _balanced(members: Sequence[Trial], objectives: Sequence[str]) -> Trial:
+    points = np.array([[trial.metrics[name] for name in objectives] for trial in members])
+    span = np.ptp(points, axis=0)
+    shares = (points - points.min(axis=0)) / np.where(span > 0, span, 1.0)
+    # Rounded, so that mirrored points tie; members are sorted, and argmin takes the first.
+    distances = np.round(np.linalg.norm(shares, axis=1), 12)
+    return members[int(np.argmin(distances))]
+
+
+def _best(members: Sequence[Trial], objective: str, objectives: Sequence[str]) -> Trial:
+    order = (objective, *objectives)
+    return min(members, key=lambda trial: ([trial.metrics[name] for name in order], trial.index))
+
+
+def _alias(objective: str) -> str:
+    return ALIASES.get(objective, f"best-{objective.replace('_', '-')}")
+
+
+def _check_objectives(trials: Sequence[Trial], objectives: Sequence[str]) -> None:
+    if not trials:
+        raise StudyError(
+            "The study has no front: none of its candidates is complete. "
+            "Look at the failures of its runs, repair their cause and start it again."
+        )
+    if not objectives:
+        raise StudyError(f"A front needs an objective. Measured are: {_measured(trials)}.")
+    for name in objectives:
+        lacking = [trial for trial in trials if not _has(trial, name)]
+        if lacking:
+            raise StudyError(_missing(name, lacking, trials))
+
+
+def _has(trial: Trial, metric: str) -> bool:
+    return math.isfinite(trial.metrics.get(metric, math.nan))
+
+
+def _measured(trials: Sequence[Trial]) -> str:
+    """Name the metrics that all these trials have."""
+    names = sorted(name for name in trials[0].metrics if all(_has(each, name) for each in trials))
+    return ", ".join(names) or "none"
+
+
+def _missing(name: str, lacking: Sequence[Trial], trials: Sequence[Trial]) -> str:
+    if len(lacking) == len(trials):
+        hint = nearest(name, sorted(trials[0].metrics))
+        where = f"No candidate has a number for the objective {name!r}{hint}."
+    else:
+        shown = ", ".join(f"#{trial.index}" for trial in lacking[:5])
+        more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
+        where = f"The objective {name!r} has no number in candidate {shown}{more}."
+    return f"{where} Measured in every candidate are: {_measured(trials)}."

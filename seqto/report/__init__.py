@@ -1,0 +1,1 @@
+"""Reports: plain info first, then plots, tables and files."""

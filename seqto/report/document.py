@@ -1,0 +1,96 @@
+"""The report of a study as JSON: its checkpoint, and what pipelines read."""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seqto.types import Front, LayerScore, StudyRecord, Trial
+from seqto.workspace import written_whole
+
+SCHEMA = 1
+
+
+def report(record: StudyRecord, front: Front, environment: Mapping[str, str]) -> dict[str, Any]:
+    """Return all that is known of a study, ready for JSON.
+
+    Numbers are numbers, in the units of the metrics (fractions, bytes, ms); NaN and infinity
+    become null. The keys of schema 1:
+
+    - `schema`: 1; a change that breaks readers raises it
+    - `study`: `id` (of its run), `key`, `tags`
+    - `objectives`: the names of the metrics that the front minimises, in order
+    - `baseline`: the float model's metrics
+    - `hypervolume`: of the front, in units of the float model
+    - `recommended`: alias -> index of a candidate
+    - `candidates`: every trial by index, failed ones and duplicates included: `index`, `key`,
+      `run_id`, `state` (RUNNING, COMPLETE, FAILED, KILLED), `pareto` (is it on the front),
+      `aliases`, `excluded_layers`, `excluded_count`, `metrics`, `model_sha256` (null if it has no
+      model), `duplicate_of` (index of the first candidate with the same model, or null),
+      `failure` (why it failed, or null)
+    - `sensitivity`: the layers, the most hurt first: `layer`, `op_type`, `weight_bytes`,
+      `score`, `details`
+    - `environment`: short facts by name, such as versions and the device
+    """
+    trials = sorted(record.trials, key=lambda trial: trial.index)
+    return {
+        "schema": SCHEMA,
+        "study": {"id": record.id, "key": record.key, "tags": dict(record.tags)},
+        "objectives": list(front.objectives),
+        "baseline": _numbers(record.baseline),
+        "hypervolume": _number(front.hypervolume),
+        "recommended": {each.alias: each.trial.index for each in front.recommended},
+        "candidates": [_candidate(trial, front) for trial in trials],
+        "sensitivity": [_layer(score) for score in record.scores],
+        "environment": dict(environment),
+    }
+
+
+def write_report(
+    path: Path, record: StudyRecord, front: Front, environment: Mapping[str, str]
+) -> None:
+    """Write the report of a study as a JSON file, whole or not at all."""
+    text = json.dumps(
+        report(record, front, environment), indent=2, ensure_ascii=False, allow_nan=False
+    )
+    with written_whole(path) as temporary:
+        temporary.write_text(f"{text}\n", encoding="utf-8")
+
+
+def _candidate(trial: Trial, front: Front) -> dict[str, Any]:
+    excluded = trial.candidate.excluded
+    return {
+        "index": trial.index,
+        "key": trial.candidate.key,
+        "run_id": trial.id,
+        "state": trial.state.value,
+        "pareto": any(member.id == trial.id for member in front.members),
+        "aliases": list(front.aliases(trial)),
+        "excluded_layers": list(excluded),
+        "excluded_count": len(excluded),
+        "metrics": _numbers(trial.metrics),
+        "model_sha256": trial.model_sha256 or None,
+        "duplicate_of": trial.duplicate_of,
+        "failure": trial.failure or None,
+    }
+
+
+def _layer(score: LayerScore) -> dict[str, Any]:
+    return {
+        "layer": score.layer.name,
+        "op_type": score.layer.op_type,
+        "weight_bytes": score.layer.weight_bytes,
+        "score": _number(score.score),
+        "details": _numbers(score.details),
+    }
+
+
+def _numbers(values: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: _number(value) for name, value in values.items()}
+
+
+def _number(value: float) -> float | None:
+    """Return a plain number, also for numpy's; JSON has no NaN and no infinity."""
+    plain = value if type(value) is int else float(value)
+    return plain if math.isfinite(plain) else None

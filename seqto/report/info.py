@@ -1,0 +1,306 @@
+"""What the plots show, as plain numbers: computed from a study's record and its front alone."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from seqto.pareto import comparable
+from seqto.types import Front, LayerScore, StudyRecord, Trial
+
+LOSS = "accuracy_loss"
+EXCLUDED = "excluded_count"
+FRACTIONS = {"accuracy_loss", "accuracy_drop", "size_ratio"}
+LABELS = {
+    "accuracy_loss": "accuracy loss",
+    "accuracy_drop": "accuracy drop",
+    "size_bytes": "size",
+    "size_ratio": "size",
+    "latency_ms": "latency",
+}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """How an objective is shown: its raw value times `factor`, in `unit`."""
+
+    objective: str
+    label: str
+    unit: str = ""
+    factor: float = 1.0
+    baseline: float | None = None
+    """The float model's own figure, as shown."""
+
+    @property
+    def title(self) -> str:
+        """The label with its unit."""
+        return f"{self.label} ({self.unit})" if self.unit else self.label
+
+    def text(self, shown: float) -> str:
+        """Return a value as a person writes it, with two or three digits that matter."""
+        digits = 0 if abs(shown) >= 100 else 1 if abs(shown) >= 10 else 2
+        number = f"{shown:.{digits}f}" if abs(shown) >= 0.01 or shown == 0 else f"{shown:.1e}"
+        if "." in number and "e" not in number:
+            number = number.rstrip("0").rstrip(".")
+        return f"{number} {self.unit.removesuffix(' of the float model')}".strip()
+
+
+@dataclass(frozen=True)
+class Detail:
+    """One normalised part of the layers' scores; NaN where a layer lacks it."""
+
+    name: str
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class SensitivityInfo:
+    """How much quantization hurts each layer, the most hurt first.
+
+    `shares` are the scores from 0 to 1 (the largest); `details` are those that are normalised
+    from the start. A record holds no graph order, and the ranking is what a search starts from.
+    """
+
+    title: str
+    layers: tuple[str, ...]
+    scores: tuple[float, ...]
+    shares: tuple[float, ...]
+    details: tuple[Detail, ...]
+
+
+@dataclass(frozen=True)
+class ObjectiveLine:
+    """One objective over the number of excluded layers, in percent from best to worst trial."""
+
+    label: str
+    best: str
+    worst: str
+    percents: tuple[float, ...]
+    trend: tuple[tuple[int, float], ...]
+    """The median percent of each number of excluded layers."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A recommended trial on the plot of the objectives."""
+
+    label: str
+    excluded: int
+    percents: tuple[float, ...]
+    """Its value on every line."""
+
+
+@dataclass(frozen=True)
+class ObjectivesInfo:
+    """The objectives of all complete trials over how many layers each excludes."""
+
+    title: str
+    layer_count: int
+    excluded: tuple[int, ...]
+    lines: tuple[ObjectiveLine, ...]
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A trial on the plane of the front, labelled where it is recommended."""
+
+    x: float
+    y: float
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class FrontInfo:
+    """All complete trials in the plane of two objectives, and the front among them.
+
+    `steps` are the members that are optimal in this plane alone: all of them unless the front
+    has a third objective.
+    """
+
+    title: str
+    x: Axis
+    y: Axis
+    trials: tuple[Point, ...]
+    members: tuple[Point, ...]
+    steps: tuple[Point, ...]
+    recommended: tuple[Point, ...]
+    baseline: Point | None
+
+
+def study_title(record: StudyRecord) -> str:
+    """Name a study by its model, device and quantization."""
+    parts = [record.tags.get(f"seqto.{name}") for name in ("model", "device", "quantization")]
+    return " · ".join(part for part in parts if part) or f"study {record.key}"
+
+
+def sensitivity_info(record: StudyRecord) -> SensitivityInfo:
+    """Return the layers' scores with those of their details that are normalised."""
+    scores = tuple(row.score for row in record.scores)
+    return SensitivityInfo(
+        title=study_title(record),
+        layers=tuple(row.layer.name for row in record.scores),
+        scores=scores,
+        shares=_shares(scores),
+        details=_details(record.scores),
+    )
+
+
+def objectives_info(record: StudyRecord, front: Front) -> ObjectivesInfo:
+    """Return each objective of the complete trials by the number of excluded layers."""
+    trials = sorted(
+        _measured(record, front), key=lambda trial: (len(trial.candidate.excluded), trial.index)
+    )
+    excluded = tuple(len(trial.candidate.excluded) for trial in trials)
+    lines = tuple(_line(name, record, trials, excluded) for name in front.objectives)
+    return ObjectivesInfo(
+        title=study_title(record),
+        layer_count=max(len(trial.candidate.precisions) for trial in trials),
+        excluded=excluded,
+        lines=lines,
+        marks=tuple(_marks(front, trials, lines)),
+    )
+
+
+def front_info(record: StudyRecord, front: Front) -> FrontInfo:
+    """Return the trials and the front in the plane of two objectives, the loss upwards."""
+    x, y = _plane(record, front)
+    members = [_point(trial, x, y) for trial in front.members]
+    return FrontInfo(
+        title=study_title(record),
+        x=x,
+        y=y,
+        trials=tuple(_point(trial, x, y) for trial in _measured(record, front)),
+        members=tuple(members),
+        steps=tuple(_steps(members)),
+        recommended=tuple(_point(trial, x, y, text) for trial, text in _labels(front)),
+        baseline=_baseline_point(x, y),
+    )
+
+
+def axis(objective: str, baseline: Mapping[str, float]) -> Axis:
+    """Return how an objective is shown: sizes and losses in percent, times in ms."""
+    label = LABELS.get(objective, objective.replace("_", " "))
+    figure = baseline.get(objective, math.nan)
+    shown = figure if math.isfinite(figure) else None
+    if objective == "size_ratio":
+        return Axis(objective, label, "% of the float model", 100.0, 100.0)
+    if objective in FRACTIONS:
+        return Axis(objective, label, "%", 100.0, 0.0)
+    if objective == "size_bytes" and shown:
+        return Axis(objective, label, "% of the float model", 100.0 / shown, 100.0)
+    if objective == "size_bytes":
+        return Axis(objective, label, "MB", 1e-6)
+    if objective.endswith("_ms"):
+        return Axis(objective, label.removesuffix(" ms"), "ms", 1.0, shown)
+    return Axis(objective, label, baseline=shown)
+
+
+def _shares(scores: Sequence[float]) -> tuple[float, ...]:
+    """Scale scores to 0..1; from 0 where none is negative, so that their ratios stay visible."""
+    finite = [score for score in scores if math.isfinite(score)]
+    low = min(0.0, *finite) if finite else 0.0
+    span = max(finite, default=0.0) - low
+    return tuple((score - low) / span if span > 0 else 0.0 * score for score in scores)
+
+
+def _details(scores: Sequence[LayerScore]) -> tuple[Detail, ...]:
+    names = dict.fromkeys(name for row in scores for name in row.details)
+    found = [
+        Detail(name, tuple(row.details.get(name, math.nan) for row in scores)) for name in names
+    ]
+    same = tuple(row.score for row in scores)
+    return tuple(each for each in found if _normalised(each.values) and each.values != same)
+
+
+def _normalised(values: Sequence[float]) -> bool:
+    known = [value for value in values if not math.isnan(value)]
+    return bool(known) and all(0 <= value <= 1 for value in known)
+
+
+def _measured(record: StudyRecord, front: Front) -> list[Trial]:
+    """Return the trials that have a number for every objective of the front."""
+    return [
+        trial
+        for trial in comparable(record.trials)
+        if all(math.isfinite(trial.metrics.get(name, math.nan)) for name in front.objectives)
+    ]
+
+
+def _labels(front: Front) -> list[tuple[Trial, str]]:
+    """Return each recommended trial once, with all its aliases."""
+    trials = {each.trial.id: each.trial for each in front.recommended}
+    return [
+        (trial, f"{', '.join(front.aliases(trial))} #{trial.index}") for trial in trials.values()
+    ]
+
+
+def _line(
+    objective: str, record: StudyRecord, trials: Sequence[Trial], excluded: Sequence[int]
+) -> ObjectiveLine:
+    values = [trial.metrics[objective] for trial in trials]
+    low, high = min(values), max(values)
+    percents = tuple(_percent(value, low, high) for value in values)
+    by_count: dict[int, list[float]] = {}
+    for count, percent in zip(excluded, percents, strict=True):
+        by_count.setdefault(count, []).append(percent)
+    shown = axis(objective, record.baseline)
+    return ObjectiveLine(
+        label=shown.label,
+        best=shown.text(low * shown.factor),
+        worst=shown.text(high * shown.factor),
+        percents=percents,
+        trend=tuple((count, statistics.median(each)) for count, each in by_count.items()),
+    )
+
+
+def _percent(value: float, low: float, high: float) -> float:
+    return 100 * (value - low) / (high - low) if high > low else 0.0
+
+
+def _marks(front: Front, trials: Sequence[Trial], lines: Sequence[ObjectiveLine]) -> list[Mark]:
+    rows = {trial.id: row for row, trial in enumerate(trials)}
+    return [
+        Mark(
+            label=text,
+            excluded=len(trial.candidate.excluded),
+            percents=tuple(line.percents[rows[trial.id]] for line in lines),
+        )
+        for trial, text in _labels(front)
+        if trial.id in rows
+    ]
+
+
+def _plane(record: StudyRecord, front: Front) -> tuple[Axis, Axis]:
+    names = list(front.objectives)
+    if LOSS in names:
+        names = [*[name for name in names if name != LOSS][:1], LOSS]
+    if len(names) == 1:
+        # One objective spans no plane: what it costs in excluded layers is the natural other.
+        return Axis(EXCLUDED, "excluded layers"), axis(names[0], record.baseline)
+    return axis(names[0], record.baseline), axis(names[1], record.baseline)
+
+
+def _point(trial: Trial, x: Axis, y: Axis, label: str = "") -> Point:
+    return Point(_value(trial, x), _value(trial, y), label)
+
+
+def _value(trial: Trial, axis: Axis) -> float:
+    if axis.objective == EXCLUDED:
+        return float(len(trial.candidate.excluded))
+    return trial.metrics[axis.objective] * axis.factor
+
+
+def _steps(members: Sequence[Point]) -> list[Point]:
+    """Return the members that none beats in the plane, from left to right."""
+    steps: list[Point] = []
+    for point in sorted(members, key=lambda point: (point.x, point.y)):
+        if not steps or point.y < steps[-1].y:
+            steps.append(point)
+    return steps
+
+
+def _baseline_point(x: Axis, y: Axis) -> Point | None:
+    if x.baseline is None or y.baseline is None:
+        return None
+    return Point(x.baseline, y.baseline, "float model")

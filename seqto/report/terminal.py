@@ -1,0 +1,260 @@
+"""What a person sees in the terminal while a study runs and when it ends."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TypeGuard
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from seqto.pareto import comparable
+from seqto.report.info import study_title
+from seqto.types import Front, StudyRecord, Trial, TrialState
+
+MOST_ROWS = 12
+ALIAS_STYLE = "bold green"
+# Shown in columns of their own, or too close to one that is.
+KNOWN = {"accuracy_loss", "size_bytes", "size_ratio", "accuracy", "latency_ms"}
+
+Metrics = Mapping[str, float]
+
+
+def print_front(console: Console, record: StudyRecord, front: Front) -> None:
+    """Print the front as a table, and under it what each recommended candidate offers."""
+    shown = _spread(front, MOST_ROWS)
+    console.print(_heading(record, front), highlight=False)
+    console.print(_front_table(record, front, shown, gap=2 if console.width >= 90 else 1))
+    if len(shown) < len(front.members):
+        console.print(f"and {len(front.members) - len(shown)} more", style="dim", highlight=False)
+    if front.recommended:
+        console.print()
+        console.print(_recommended(record, front))
+
+
+def in_words(metrics: Metrics, baseline: Metrics, metric: str) -> str:
+    """Say in one sentence what a candidate offers against the float model.
+
+    `metric` is the name of the one that defines the accuracy loss.
+    """
+    parts = [
+        _size_in_words(metrics, baseline),
+        _loss_in_words(metrics, metric),
+        _latency_in_words(metrics, baseline),
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+class StudyProgress:
+    """A progress bar of a study; silent where the console is no terminal.
+
+    A total of None stands for a search that does not know how many candidates it will try.
+    """
+
+    def __init__(self, console: Console, total: int | None = None) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=16),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            # Rich writes -:--:-- as long as it cannot tell.
+            TextColumn("left", style="dim"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+            # The default of 30 s holds no two candidates of a slow device.
+            speed_estimate_period=600,
+        )
+        self._enabled = console.is_terminal
+        self._task = self._progress.add_task("candidates", total=total)
+
+    def __enter__(self) -> "StudyProgress":
+        if self._enabled:
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._enabled:
+            self._progress.stop()
+
+    def advance(self, trial: Trial, done: int, total: int | None) -> None:
+        """Show a trial that ended as the latest of `done`, out of `total` known by now."""
+        # Not through update(): it forgets the speed whenever a search raises its total.
+        self._progress.tasks[0].total = total
+        self._progress.update(self._task, description=_ended(trial), completed=done, refresh=True)
+
+
+@dataclass(frozen=True)
+class _Column:
+    title: str
+    show: Callable[[Metrics], str]
+    """Returns nothing where the metrics lack the number."""
+
+
+def _heading(record: StudyRecord, front: Front) -> Text:
+    count = f"{len(front.members)} of {len(comparable(record.trials))} candidates on the front"
+    return Text.assemble((study_title(record), "bold"), f"  {count}")
+
+
+def _recommended(record: StudyRecord, front: Front) -> Table:
+    """Return a line a recommended trial, whose words stay in their column where it wraps."""
+    lines = Table.grid(padding=(0, 2, 0, 0))
+    for trial in {each.trial.id: each.trial for each in front.recommended}.values():
+        offer = in_words(trial.metrics, record.baseline, record.tags.get("seqto.metric", "top1"))
+        words = f"#{trial.index}: {offer}"
+        lines.add_row(Text(", ".join(front.aliases(trial)), ALIAS_STYLE), words)
+    return lines
+
+
+def _front_table(record: StudyRecord, front: Front, shown: Sequence[Trial], gap: int) -> Table:
+    columns = [
+        column
+        for column in _columns(front, record.baseline)
+        if any(column.show(trial.metrics) for trial in front.members)
+    ]
+    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
+    for title in ("candidate", "excluded", *(column.title for column in columns)):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("")
+    for trial in shown:
+        table.add_row(*_row(trial, columns), Text(", ".join(front.aliases(trial)), ALIAS_STYLE))
+    own = _float_metrics(record.baseline)
+    layers = len(shown[0].candidate.precisions)
+    figures = [column.show(own) for column in columns]
+    table.add_row("float", f"{layers} of {layers}", *figures, style="dim")
+    return table
+
+
+def _row(trial: Trial, columns: Sequence[_Column]) -> list[str]:
+    excluded = f"{len(trial.candidate.excluded)} of {len(trial.candidate.precisions)}"
+    return [f"#{trial.index}", excluded, *(column.show(trial.metrics) for column in columns)]
+
+
+def _columns(front: Front, baseline: Metrics) -> list[_Column]:
+    def other(name: str) -> _Column:
+        return _Column(escape(name.replace("_", " ")), lambda metrics: _plain(metrics.get(name)))
+
+    return [
+        _Column("size", lambda metrics: _bytes(metrics.get("size_bytes"))),
+        _Column("of float", lambda metrics: _percent(_size_ratio(metrics, baseline), 1)),
+        _Column("loss", lambda metrics: _percent(metrics.get("accuracy_loss"), 2)),
+        _Column("accuracy", lambda metrics: _percent(metrics.get("accuracy"), 1)),
+        _Column("latency", lambda metrics: _milliseconds(metrics.get("latency_ms"))),
+        *(other(name) for name in front.objectives if name not in KNOWN),
+    ]
+
+
+def _float_metrics(baseline: Metrics) -> Metrics:
+    """Return the float model's metrics as if it were a candidate."""
+    return {"size_ratio": 1.0, "accuracy_loss": 0.0, **baseline}
+
+
+def _spread(front: Front, most: int) -> list[Trial]:
+    """Return at most `most` members: all recommended ones, and others evenly in between."""
+    members = front.members
+    chosen = {at for at, member in enumerate(members) if front.aliases(member)}
+    while len(chosen) < min(most, len(members)):
+        chosen.add(max(range(len(members)), key=lambda at: _gap(at, chosen, len(members))))
+    return [members[at] for at in sorted(chosen)]
+
+
+def _gap(at: int, chosen: set[int], count: int) -> int:
+    """Return how far a place is from the nearest chosen one; the ends of the front come first."""
+    if at in chosen:
+        return -1
+    return count if at in (0, count - 1) else min((abs(at - each) for each in chosen), default=0)
+
+
+def _size_in_words(metrics: Metrics, baseline: Metrics) -> str:
+    ratio = _size_ratio(metrics, baseline)
+    if _known(ratio):
+        return f"{_short_percent(ratio)} of the size"
+    return _bytes(metrics.get("size_bytes"))
+
+
+def _loss_in_words(metrics: Metrics, metric: str) -> str:
+    loss = metrics.get("accuracy_loss")
+    if not _known(loss):
+        return ""
+    if metric != "top1":
+        return f"{metric} loss {_short_percent(loss)}"
+    if loss == 0:
+        return "agrees with the float model on all samples"
+    return f"differs from the float model on {_short_percent(loss)} of samples"
+
+
+def _latency_in_words(metrics: Metrics, baseline: Metrics) -> str:
+    latency, own = metrics.get("latency_ms"), baseline.get("latency_ms")
+    if not _known(latency):
+        return ""
+    if not _known(own) or own <= 0 or latency <= 0:
+        return _milliseconds(latency)
+    if abs(latency - own) < 0.05 * own:
+        return "about as fast"
+    return f"{own / latency:.1f}x faster" if latency < own else f"{latency / own:.1f}x slower"
+
+
+def _ended(trial: Trial) -> str:
+    """Say in a few words how a trial ended."""
+    if trial.state != TrialState.COMPLETE:
+        return f"#{trial.index} [red]{trial.state.value.lower()}[/red]"
+    parts = [
+        ("loss", _short_percent(trial.metrics.get("accuracy_loss"))),
+        ("size", _bytes(trial.metrics.get("size_bytes"))),
+    ]
+    return f"#{trial.index} " + ", ".join(f"{name} {text}" for name, text in parts if text)
+
+
+def _size_ratio(metrics: Metrics, baseline: Metrics) -> float | None:
+    if "size_ratio" in metrics:
+        return metrics["size_ratio"]
+    size, own = metrics.get("size_bytes"), baseline.get("size_bytes")
+    return size / own if _known(size) and _known(own) and own > 0 else None
+
+
+def _known(value: float | None) -> TypeGuard[float]:
+    return value is not None and math.isfinite(value)
+
+
+def _percent(fraction: float | None, digits: int) -> str:
+    return f"{100 * fraction:.{digits}f} %" if _known(fraction) else ""
+
+
+def _short_percent(fraction: float | None) -> str:
+    """Write a fraction as percent with two digits that matter: 0.33 %, 1.1 %, 29 %."""
+    if not _known(fraction):
+        return ""
+    percent = 100 * fraction
+    digits = 0 if abs(percent) >= 10 else 1 if abs(percent) >= 1 or percent == 0 else 2
+    return f"{percent:.{digits}f} %"
+
+
+def _bytes(size: float | None) -> str:
+    if not _known(size):
+        return ""
+    return f"{size / 1e6:.2f} MB" if size >= 1e6 else f"{size / 1e3:.1f} KB"
+
+
+def _milliseconds(latency: float | None) -> str:
+    return f"{latency:.2f} ms" if _known(latency) else ""
+
+
+def _plain(value: float | None) -> str:
+    return f"{value:.4g}" if _known(value) else ""

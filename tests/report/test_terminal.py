@@ -1,0 +1,132 @@
+import io
+
+import pytest
+from rich.console import Console
+from studies import ladder_study, random_study, study, trial
+
+from seqto.pareto import find_front
+from seqto.report.terminal import StudyProgress, in_words, print_front
+from seqto.types import StudyRecord, TrialState
+
+LOSS_SIZE = ("accuracy_loss", "size_bytes")
+
+
+def printed(record: StudyRecord, objectives: tuple[str, ...] = LOSS_SIZE, width: int = 100) -> str:
+    console = Console(file=io.StringIO(), record=True, width=width, force_terminal=True)
+    print_front(console, record, find_front(record.trials, objectives, record.baseline))
+    return console.export_text()
+
+
+def hand_study() -> StudyRecord:
+    trials = [
+        trial(0, accuracy_loss=0.10, size_bytes=300_000.0, size_ratio=0.3),
+        trial(7, excluded=["a"], accuracy_loss=0.011, size_bytes=400_000.0, size_ratio=0.4),
+        trial(8, excluded=["b"], accuracy_loss=0.5, size_bytes=900_000.0, size_ratio=0.9),
+        trial(9, excluded=["a", "b"], accuracy_loss=0.0, size_bytes=800_000.0, size_ratio=0.8),
+    ]
+    return study(trials, baseline={"size_bytes": 1_000_000.0})
+
+
+def test_table_shows_the_front_and_then_the_float_model() -> None:
+    lines = [line.split() for line in printed(hand_study()).splitlines()]
+    assert lines[0][-7:] == ["3", "of", "4", "candidates", "on", "the", "front"]
+    assert lines[1] == ["candidate", "excluded", "size", "of", "float", "loss"]
+    assert lines[2] == ["#9", "2", "of", "3", "800.0", "KB", "80.0", "%", "0.00", "%", "accurate"]
+    assert lines[3] == ["#7", "1", "of", "3", "400.0", "KB", "40.0", "%", "1.10", "%", "balanced"]
+    assert lines[4] == ["#0", "0", "of", "3", "300.0", "KB", "30.0", "%", "10.00", "%", "small"]
+    assert lines[5] == ["float", "3", "of", "3", "1.00", "MB", "100.0", "%", "0.00", "%"]
+
+
+def test_recommended_are_told_in_words() -> None:
+    words = "#7: 40 % of the size, differs from the float model on 1.1 % of samples"
+    lines = [line.rstrip() for line in printed(hand_study()).splitlines()]
+    assert f"balanced  {words}" in lines
+    assert "accurate  #9: 80 % of the size, agrees with the float model on all samples" in lines
+
+
+def test_a_trial_with_several_aliases_is_told_once() -> None:
+    record = study([trial(0, accuracy_loss=0.0, size_bytes=100.0)])
+    assert printed(record).count("#0:") == 1
+    assert "balanced, accurate, small  #0:" in printed(record)
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_everything_fits_the_width(width: int) -> None:
+    record = random_study(150, 150)
+    text = printed(record, (*LOSS_SIZE, "latency_ms"), width)
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= width
+    assert "latency" in text and "accuracy" in text
+    assert "…" not in text
+    assert all(alias in text for alias in ("balanced", "accurate", "small"))
+
+
+def test_long_fronts_show_a_spread_with_all_recommended() -> None:
+    record = ladder_study(60)
+    front = find_front(record.trials, LOSS_SIZE, record.baseline)
+    rows = [line.split()[0] for line in printed(record).splitlines() if " of 60 " in line]
+    assert len(rows) == 12 + 1
+    assert {f"#{each.trial.index}" for each in front.recommended} <= set(rows)
+    assert rows[0] == f"#{front.members[0].index}"
+    assert rows[-2:] == [f"#{front.members[-1].index}", "float"]
+    assert f"and {len(front.members) - 12} more" in printed(record)
+
+
+def test_fronts_of_twelve_are_shown_whole() -> None:
+    trials = [trial(at, accuracy_loss=at / 100, size_bytes=900.0 - at) for at in range(12)]
+    assert "more" not in printed(study(trials))
+
+
+def test_other_objectives_have_a_column() -> None:
+    record = study([trial(0, kl=0.25, size_bytes=10.0)])
+    lines = printed(record, ("kl", "size_bytes")).splitlines()
+    assert "kl" in lines[1] and "loss" not in lines[1]
+    assert "0.25" in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("latency", "words"),
+    [(5.0, "2.0x faster"), (15.0, "1.5x slower"), (10.2, "about as fast")],
+)
+def test_latency_is_told_against_the_float_model(latency: float, words: str) -> None:
+    assert in_words({"latency_ms": latency}, {"latency_ms": 10.0}, "top1") == words
+    assert in_words({"latency_ms": latency}, {}, "top1") == f"{latency:.2f} ms"
+
+
+def run(console: Console) -> None:
+    done = trial(7, accuracy_loss=0.011, size_bytes=5_000_000.0)
+    failed = trial(8, state=TrialState.FAILED, failure="[/red] no room")
+    with StudyProgress(console) as progress:
+        progress.advance(done, 1, None)
+        progress.advance(failed, 2, 30)
+
+
+def test_progress_shows_the_candidate_and_the_total() -> None:
+    stream = io.StringIO()
+    run(Console(file=stream, width=80, force_terminal=True, color_system=None))
+    text = stream.getvalue()
+    assert "#7 loss 1.1 %, size 5.00 MB" in text
+    assert "1/?" in text
+    assert "#8 failed" in text
+    assert "2/30" in text
+
+
+def test_progress_keeps_its_speed_when_the_total_grows() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True)
+    with StudyProgress(console, total=5) as progress:
+        for done in range(1, 5):
+            progress.advance(trial(done, accuracy_loss=0.0, size_bytes=1.0), done, 10 * done)
+        task = progress._progress.tasks[0]
+        assert (task.completed, task.total) == (4, 40)
+        assert task.speed is not None and task.time_remaining is not None
+
+
+def test_progress_is_silent_without_a_terminal() -> None:
+    stream = io.StringIO()
+    with StudyProgress(Console(file=stream, force_terminal=False), total=3) as progress:
+        progress.advance(trial(0, accuracy_loss=0.0, size_bytes=1.0), 1, 3)
+    assert stream.getvalue() == ""
+
+
+def test_loss_of_another_metric_is_not_called_disagreement() -> None:
+    assert in_words({"accuracy_loss": 0.05}, {}, "topk") == "topk loss 5.0 %"
+    assert "differs" in in_words({"accuracy_loss": 0.05}, {}, "top1")
