@@ -1,0 +1,1 @@
+"""Hydra finds plugins in packages under `hydra_plugins`."""

@@ -1,0 +1,103 @@
+"""The Hydra sweeper that turns `-m` into studies.
+
+Commas on the command line multiply into studies. Each study asks its search for candidates and
+has the configured Hydra launcher run them as jobs, so that any launcher can spread them.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Quote, QuotedString
+from hydra.core.plugins import Plugins
+from hydra.plugins.launcher import Launcher
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from seqto.cli.complaints import complain
+from seqto.cli.entry import JobFailure
+from seqto.errors import StudyError
+
+
+class SeqtoSweeper(Sweeper):
+    """Runs a study for each point of the grid."""
+
+    def __init__(self) -> None:
+        self.config: DictConfig | None = None
+        self.hydra_context: HydraContext | None = None
+        self.launcher: Launcher | None = None
+        self._jobs = 0
+
+    def setup(
+        self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
+    ) -> None:
+        """Take what Hydra gives before a sweep."""
+        self.config = config
+        self.hydra_context = hydra_context
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> Any:
+        """Run the studies that these overrides describe; the others go on where one fails."""
+        assert self.config is not None and self.hydra_context is not None
+        folder = Path(self.config.hydra.sweep.dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        OmegaConf.save(self.config, folder / "multirun.yaml")
+        parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
+        grid = BasicSweeper.split_arguments(parser.parse_overrides(arguments), None)[0]
+        if len(grid) == 1:
+            return self._study(grid[0], folder)
+        failed = 0
+        for number, overrides in enumerate(grid):
+            print(f"\nstudy {number + 1} of {len(grid)}: {' '.join(overrides)}", flush=True)
+            try:
+                self._study(overrides, folder / f"study-{number}")
+            except Exception as error:
+                failed += 1
+                print(f"seqto: error: {complain(error)}", file=sys.stderr)
+        if failed:
+            raise StudyError(f"{failed} of {len(grid)} studies failed; see above.")
+        return None
+
+    def _study(self, overrides: list[str], folder: Path) -> None:
+        # Heavy, and not needed where Hydra only lists its plugins.
+        from seqto.cli.studies import run_study
+
+        assert self.config is not None and self.hydra_context is not None
+        config = self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
+
+        def launch(study: str, assignments: Sequence[Any]) -> list[str]:
+            return self._launch([[*overrides, *job_overrides(study, each)] for each in assignments])
+
+        in_process = self.config.hydra.launcher._target_.endswith(".BasicLauncher")
+        with open_dict(config):
+            del config["hydra"]
+        run_study(config, launch, 1 if in_process else None, folder)
+
+    def _launch(self, jobs: list[list[str]]) -> list[str]:
+        assert self.launcher is not None
+        results = self.launcher.launch(jobs, initial_job_idx=self._jobs)
+        self._jobs += len(jobs)
+        values = [result.return_value for result in results]
+        for value in values:
+            if isinstance(value, JobFailure):
+                raise StudyError(value.reason)
+        return [str(value) for value in values]
+
+
+def job_overrides(study: str, assignment: Any) -> list[str]:
+    """Return the overrides that make a job measure this candidate for this study."""
+    names = (
+        QuotedString(text=name, quote=Quote.single).with_quotes()
+        for name in assignment.candidate.excluded
+    )
+    return [
+        f"study.run={study}",
+        f"candidate.index={assignment.index}",
+        f"candidate.excluded=[{','.join(names)}]",
+    ]

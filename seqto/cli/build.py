@@ -1,0 +1,72 @@
+"""From config to objects."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from hydra.utils import instantiate
+from omegaconf import DictConfig, OmegaConf
+
+from seqto.evaluate import Subject
+from seqto.protocols import Tracker
+from seqto.study import StudySettings
+from seqto.subject import Parts, prepare_subject
+from seqto.workspace import Workspace
+
+GROUPS = ("model", "dataset", "quantization", "sensitivity", "search", "metric", "device")
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the jobs of one study share in a process."""
+
+    parts: Parts
+    subject: Subject
+    tracker: Tracker
+    workspace: Workspace
+
+
+_last: tuple[str, Context] | None = None
+
+
+def build_context(config: DictConfig) -> Context:
+    """Return what this config describes; the same again for the next job of the same study."""
+    global _last
+    key = json.dumps([_plain(config, group) for group in (*GROUPS, "tracking")], sort_keys=True)
+    if _last is None or _last[0] != key:
+        _last = key, _build(config)
+    return _last[1]
+
+
+def build_settings(config: DictConfig, batch: int) -> StudySettings:
+    """Return the study's settings; `batch` is used where the config leaves it open."""
+    study = _plain(config, "study")
+    del study["run"]
+    return StudySettings(
+        objectives=list(config.objectives), **{**study, "batch": study["batch"] or batch}
+    )
+
+
+def plain_config(config: DictConfig) -> dict[str, Any]:
+    """Return the groups that define a study, resolved."""
+    return {group: _plain(config, group) for group in GROUPS}
+
+
+def _build(config: DictConfig) -> Context:
+    tracker = instantiate(config.tracking, _convert_="all")
+    parts = Parts(
+        **{
+            _FIELDS.get(group, group): instantiate(config[group], _convert_="all")
+            for group in GROUPS
+        },
+        settings=plain_config(config),
+    )
+    workspace = Workspace.default()
+    return Context(parts, prepare_subject(parts, workspace), tracker, workspace)
+
+
+_FIELDS = {"model": "source", "quantization": "quantizer"}
+
+
+def _plain(config: DictConfig, group: str) -> Any:
+    return OmegaConf.to_container(config[group], resolve=True, throw_on_missing=True)

@@ -1,0 +1,105 @@
+"""One candidate from config: as a study's job, or on its own."""
+
+from pathlib import Path
+from typing import Any
+
+import rich
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from seqto.cli.build import Context, build_context
+from seqto.cli.pointers import print_lines, where_to_look
+from seqto.errors import ConfigError, LayerError, StudyError
+from seqto.study import Assignment, run_trial
+from seqto.subject import rank_layers
+from seqto.types import Candidate, TrialState
+from seqto.workspace import written_whole
+
+
+def run_study_job(config: DictConfig) -> str:
+    """Measure the candidate that a study assigned to this job; return its trial's id."""
+    context = build_context(config)
+    assignment = Assignment(config.candidate.index, chosen_candidate(config, context))
+    return run_trial(context.parts, context.subject, context.tracker, config.study.run, assignment)
+
+
+def run_single(config: DictConfig) -> None:
+    """Measure one candidate, save its model, and say where."""
+    from seqto.report.terminal import in_words
+
+    context = build_context(config)
+    candidate = chosen_candidate(config, context)
+    run = run_trial(context.parts, context.subject, context.tracker, None, Assignment(0, candidate))
+    trial = context.tracker.trial(run)
+    if trial.state is not TrialState.COMPLETE:
+        raise StudyError(f"the candidate failed: {trial.failure}")
+    path = _save(candidate, context)
+    console = rich.get_console()
+    excluded = f"{len(candidate.excluded)} of {len(candidate.precisions)} layers in float32"
+    offer = in_words(trial.metrics, context.subject.baseline, context.parts.metric.name)
+    console.print(f"{excluded}: {offer}", highlight=False)
+    print_lines(console, {**where_to_look(context.tracker, run), "model": str(path)})
+
+
+def chosen_candidate(config: DictConfig, context: Context) -> Candidate:
+    """Return the candidate that `candidate.*` chooses; fully quantized if nothing does."""
+    choice = config.candidate
+    given = [name for name in ("excluded", "top", "from_run") if choice[name] is not None]
+    if len(given) > 1:
+        raise ConfigError(
+            f"{' and '.join(f'candidate.{name}' for name in given)} exclude each other: give one."
+        )
+    if choice.from_run is not None:
+        return _rebuilt(choice.from_run, context)
+    if choice.top is not None:
+        return _top(choice.top, context)
+    excluded = [] if choice.excluded is None else OmegaConf.to_object(choice.excluded)
+    return _excluding(excluded, context)
+
+
+def _excluding(excluded: Any, context: Context) -> Candidate:
+    if not isinstance(excluded, list):
+        raise ConfigError(
+            f"candidate.excluded={excluded} has to be a list of layer names, such as [conv1,fc]."
+        )
+    # Hydra reads a name like 12 as a number.
+    names, known = [str(name) for name in excluded], context.subject.layer_names
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise LayerError(unknown, known, "candidate.excluded")
+    return Candidate.excluding(known, names)
+
+
+def _top(count: Any, context: Context) -> Candidate:
+    known = context.subject.layer_names
+    if not isinstance(count, int) or not 0 <= count <= len(known):
+        raise ConfigError(
+            f"candidate.top={count} has to be a whole number from 0 to {len(known)}, "
+            "the number of quantizable layers."
+        )
+    ranking = rank_layers(context.parts, context.subject, context.workspace)
+    return Candidate.excluding(known, [each.layer.name for each in ranking[:count]])
+
+
+def _rebuilt(run: str, context: Context) -> Candidate:
+    found = context.tracker.trial(run).candidate
+    where = f"candidate.from_run={run}"
+    names, known = [name for name, _ in found.precisions], context.subject.layer_names
+    if sorted(names) != sorted(known):
+        different = set(names) ^ set(known)
+        raise ConfigError(
+            f"{where} is a candidate of another model or quantization: {len(different)} layers "
+            f"differ, {min(different)!r} among them. Give the model=, quantization= and other "
+            "options of its study as well."
+        )
+    return found
+
+
+def _save(candidate: Candidate, context: Context) -> Path:
+    subject = context.subject
+    model = context.parts.quantizer.quantize(subject.model, subject.ranges, candidate)
+    folder = Path(HydraConfig.get().runtime.output_dir)
+    name = f"{context.parts.source.name}-{context.parts.quantizer.name}-{candidate.key[:8]}.onnx"
+    with written_whole(folder / name) as temporary:
+        temporary.write_bytes(model.to_bytes())
+    return folder / name

@@ -1,0 +1,100 @@
+"""From any exception to one line that says what is wrong and what to do."""
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from typing import NoReturn
+
+import pydantic
+from hydra.errors import ConfigCompositionException, HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+
+from seqto.cli.paths import CONF
+from seqto.errors import SeqtoError, nearest
+
+
+def end_with(error: Exception) -> NoReturn:
+    """End the program with this error's line and exit code 1, or its traceback if wanted."""
+    if os.environ.get("SEQTO_DEBUG"):
+        raise error
+    print(f"seqto: error: {complain(error)}", file=sys.stderr)
+    sys.exit(1)
+
+
+def complain(error: BaseException) -> str:
+    """Return one line for this error."""
+    chain = list(_causes(error))
+    for each in chain:
+        if isinstance(each, SeqtoError):
+            return _one_line(str(each))
+    for each in chain:
+        if isinstance(each, pydantic.ValidationError):
+            return _invalid(each)
+        if isinstance(each, MissingMandatoryValue):
+            return _missing(each)
+    if isinstance(error, ConfigCompositionException):
+        return _uncomposable(str(error))
+    if isinstance(error, HydraException | OmegaConfBaseException):
+        return _one_line(str(error))
+    return (
+        f"unexpected {type(error).__name__}: {_one_line(str(error))} "
+        "(SEQTO_DEBUG=1 shows the traceback)"
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _invalid(error: pydantic.ValidationError) -> str:
+    parts = [
+        f"{'.'.join(map(str, each['loc']))}={each['input']!r}: {each['msg']}"
+        for each in error.errors()
+    ]
+    return f"{error.title} does not take {'; '.join(parts)}"
+
+
+def _missing(error: MissingMandatoryValue) -> str:
+    key = getattr(error, "full_key", None) or str(error).rpartition(" ")[2]
+    return f"{key} is not given: add {key}=..."
+
+
+def _uncomposable(message: str) -> str:
+    if found := re.search(r"Could not override '([^']+)'", message):
+        key = found[1].partition("@")[0]
+        return f"there is no config key {key!r}{nearest(key, known_keys())}. See --help or conf/."
+    if found := re.search(r"Could not find '([^']+)/([^'/]+)'", message):
+        group, choice = found[1], found[2]
+        choices = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+        return f"{group}={choice} is no choice{nearest(choice, choices)}: {', '.join(choices)}."
+    return _one_line(message)
+
+
+def known_keys() -> list[str]:
+    """Return the keys of all configs, as they are overridden."""
+    keys = {*_keys(OmegaConf.load(CONF / "config.yaml"), ""), *_groups()}
+    for group in _groups():
+        for path in (CONF / group).glob("*.yaml"):
+            keys |= set(_keys(OmegaConf.load(path), f"{group}."))
+    return sorted(keys)
+
+
+def _groups() -> list[str]:
+    return [path.name for path in CONF.iterdir() if path.is_dir() and path.name != "hydra"]
+
+
+def _keys(config: object, prefix: str) -> Iterator[str]:
+    if OmegaConf.is_dict(config):
+        for key in config:  # type: ignore[attr-defined]
+            if key not in ("defaults", "hydra"):
+                yield f"{prefix}{key}"
+                node = config._get_node(key)  # type: ignore[attr-defined]
+                yield from _keys(node, f"{prefix}{key}.")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

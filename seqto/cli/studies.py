@@ -1,0 +1,104 @@
+"""A study from config, and what a person sees of it."""
+
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+import rich
+from omegaconf import DictConfig, OmegaConf
+from rich.console import Console
+
+from seqto import __version__
+from seqto.cli.build import GROUPS, build_context, build_settings
+from seqto.cli.pointers import print_lines, where_to_look
+from seqto.errors import ConfigError
+from seqto.report.terminal import StudyProgress, print_front
+from seqto.study import Launch, Outcome, Study
+from seqto.types import Front, StudyRecord
+
+
+def run_study(config: DictConfig, launch: Launch, batch: int | None, folder: Path) -> None:
+    """Run the study that this config describes, and print its answer."""
+    console = rich.get_console()
+    _refuse_candidate(config)
+    with console.status("Preparing model, samples and ranges ..."):
+        context = build_context(config)
+    layers = len(context.subject.layers)
+    settings = build_settings(config, batch or layers + 1)
+    study = Study(context.parts, context.subject, settings, context.tracker, context.workspace)
+    _introduce(console, study)
+
+    def publish(record: StudyRecord, front: Front) -> Sequence[Path]:
+        return write_files(folder, record, front, _environment(study))
+
+    with StudyProgress(console) as progress:
+        outcome = study.run(launch, progress.advance, publish, _yaml(config))
+    _conclude(console, study, outcome, folder)
+
+
+def write_files(
+    folder: Path, record: StudyRecord, front: Front, environment: Mapping[str, str]
+) -> list[Path]:
+    """Write the pictures and report.json of a study, and return their paths."""
+    # matplotlib takes half a second to import, and only the final step needs it.
+    from seqto.report import document, info, plots
+
+    names = ("sensitivity.png", "objectives.png", "front.png", "report.json")
+    sensitivity, objectives, picture, report = (folder / name for name in names)
+    plots.draw_sensitivity(info.sensitivity_info(record), sensitivity)
+    plots.draw_objectives(info.objectives_info(record, front), objectives)
+    plots.draw_front(info.front_info(record, front), picture)
+    document.write_report(report, record, front, environment)
+    return [sensitivity, objectives, picture, report]
+
+
+def _introduce(console: Console, study: Study) -> None:
+    parts, subject, facts = study.parts, study.subject, study.parts.device.describe()
+    console.print(
+        f"[bold]{parts.source.name}[/] on [bold]{parts.device.name}[/], "
+        f"{parts.quantizer.name} quantization, {parts.search.name} search: "
+        f"{len(subject.layers)} layers, {len(subject.samples)} samples to evaluate on",
+        highlight=False,
+    )
+    console.print(
+        f"[dim]{facts['runtime']}, kernels: {facts.get('kernels', 'default')}[/]", highlight=False
+    )
+
+
+def _conclude(console: Console, study: Study, outcome: Outcome, folder: Path) -> None:
+    total = len(outcome.record.trials)
+    if outcome.measured < total:
+        known = total - outcome.measured
+        console.print(f"{known} of {total} candidates were measured before and not run again.")
+    print_front(console, outcome.record, outcome.front)
+    lines = {"picture": str(folder / "front.png")}
+    if study.settings.register_models:
+        aliases = ", ".join(f"@{each.alias}" for each in outcome.front.recommended)
+        lines["models"] = f"models:/{study.name} {aliases}"
+    print_lines(console, {**lines, **where_to_look(study.tracker, outcome.record.id)})
+
+
+def _refuse_candidate(config: DictConfig) -> None:
+    for name in ("excluded", "top", "from_run"):
+        if config.candidate[name] is not None:
+            raise ConfigError(
+                f"candidate.{name} chooses one candidate, but -m runs a study of many. "
+                "Leave out one of the two."
+            )
+
+
+def _yaml(config: DictConfig) -> str:
+    wanted = {name: config[name] for name in (*GROUPS, "objectives", "study", "tracking")}
+    return OmegaConf.to_yaml(OmegaConf.create(wanted), resolve=False)
+
+
+def _environment(study: Study) -> dict[str, str]:
+    packages = ("onnx", "onnxruntime", "mlflow", "hydra-core", "numpy")
+    return {
+        "seqto": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        **{name: version(name) for name in packages},
+        **{f"device.{name}": fact for name, fact in study.parts.device.describe().items()},
+    }

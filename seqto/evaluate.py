@@ -1,0 +1,80 @@
+"""One candidate to a measurement."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqto.errors import DeviceError
+from seqto.metrics.agreement import accuracy
+from seqto.protocols import Device, Metric, Program
+from seqto.types import Arrays, Layer, Measurement, Model, Ranges, Samples, sha256
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """What all candidates of a study share.
+
+    `model` is the prepared float model as the quantizer takes it, `reference` its outputs for
+    `samples`, `baseline` the original's own figures, and `batch` how many samples go at a time.
+    """
+
+    model: Model
+    original_sha256: str
+    layers: tuple[Layer, ...]
+    calibration: Samples
+    ranges: Ranges
+    samples: Samples
+    fingerprint: str
+    reference: np.ndarray
+    baseline: Mapping[str, float]
+    batch: int
+
+    @property
+    def example(self) -> Arrays:
+        """One sample, as a single inference takes it."""
+        return next(self.samples.batches(1))
+
+    @property
+    def layer_names(self) -> list[str]:
+        """The names of the layers, in the order of the graph."""
+        return [layer.name for layer in self.layers]
+
+
+def measure(model: Model, subject: Subject, device: Device, metric: Metric) -> Measurement:
+    """Return what this model scores on the device."""
+    data = model.to_bytes()
+    program = device.load(model)
+    try:
+        outputs = run_all(program, subject.samples, subject.batch)
+        latency = program.time(subject.example)
+    finally:
+        program.close()
+    size = float(len(data))
+    return Measurement(
+        {
+            "accuracy_loss": metric.loss(subject.reference, outputs),
+            "size_bytes": size,
+            "size_ratio": size / subject.baseline["size_bytes"],
+            **_against_labels(outputs, subject),
+            "latency_ms": latency.median_ms,
+            "latency_p10_ms": latency.p10_ms,
+            "latency_p90_ms": latency.p90_ms,
+        },
+        sha256(data),
+    )
+
+
+def run_all(program: Program, samples: Samples, batch: int) -> np.ndarray:
+    """Return the first output for all samples, run in batches."""
+    outputs = np.concatenate([program.run(inputs)[0] for inputs in samples.batches(batch)])
+    if not np.isfinite(outputs).all():
+        raise DeviceError("the model's output is not finite: it has NaN or infinite values")
+    return outputs
+
+
+def _against_labels(outputs: np.ndarray, subject: Subject) -> dict[str, float]:
+    if subject.samples.labels is None:
+        return {}
+    score = accuracy(outputs, subject.samples.labels)
+    return {"accuracy": score, "accuracy_drop": subject.baseline["accuracy"] - score}

@@ -1,0 +1,269 @@
+"""A study: ask, evaluate, tell, record; then the final step, from what the tracker holds."""
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import filelock
+import pydantic
+from pydantic import ConfigDict, Field
+
+from seqto.errors import ConfigError, StudyError, nearest
+from seqto.evaluate import Subject, measure
+from seqto.pareto import find_front
+from seqto.protocols import Tracker
+from seqto.subject import Parts, float_latency, rank_layers
+from seqto.types import (
+    Candidate,
+    Front,
+    Measurement,
+    StudyPlan,
+    StudyRecord,
+    Trial,
+    TrialState,
+    content_key,
+    sha256,
+)
+from seqto.workspace import Workspace
+
+OBJECTIVES = ("accuracy_loss", "accuracy_drop", "size_bytes", "size_ratio", "latency_ms")
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A candidate to be measured, and its number in the study."""
+
+    index: int
+    candidate: Candidate
+
+
+Launch = Callable[[str, Sequence[Assignment]], Sequence[str]]
+"""Has a study's assignments measured somewhere, and returns the ids of their trials."""
+
+Watch = Callable[[Trial, int, int], None]
+"""Is told of each trial that ended, how many are done and how many there are at the most."""
+
+Publish = Callable[[StudyRecord, Front], Sequence[Path]]
+"""Writes the files that go with a front, and returns their paths."""
+
+
+@pydantic.dataclasses.dataclass(kw_only=True, frozen=True, config=ConfigDict(extra="forbid"))
+class StudySettings:
+    """How a study is run and concluded."""
+
+    objectives: list[str] = field(default_factory=lambda: ["accuracy_loss", "size_bytes"])
+    top_k: Annotated[int, Field(ge=1)] = 3
+    resume: bool = True
+    batch: Annotated[int, Field(ge=1)] = 1
+    max_failed: Annotated[float, Field(ge=0, le=1)] = 0.5
+    register_models: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse objectives that nothing measures."""
+        for name in self.objectives:
+            if name not in OBJECTIVES:
+                raise ConfigError(
+                    f"objectives has {name!r}{nearest(name, OBJECTIVES)}, which is not measured. "
+                    f"Choose from {', '.join(OBJECTIVES)}."
+                )
+        if len(set(self.objectives)) < 2:
+            raise ConfigError(
+                "objectives needs at least two different ones to trade off, "
+                "for example objectives=[accuracy_loss,size_bytes]."
+            )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a study ended: what the tracker holds, the front, and how many trials were run now."""
+
+    record: StudyRecord
+    front: Front
+    measured: int
+
+
+@dataclass(frozen=True)
+class Study:
+    """One model x device x quantization x dataset x search."""
+
+    parts: Parts
+    subject: Subject
+    settings: StudySettings
+    tracker: Tracker
+    workspace: Workspace
+
+    @property
+    def name(self) -> str:
+        """The name under which its models are registered."""
+        parts = self.parts
+        return f"seqto-{parts.source.name}-{parts.device.name}-{parts.quantizer.name}"
+
+    @property
+    def key(self) -> str:
+        """The study's content: the same key is the same study."""
+        runtime = self.parts.device.describe()["runtime"]
+        contents = [self.subject.original_sha256, self.subject.fingerprint, runtime]
+        return content_key([*contents, _without_paths(self.parts.settings)])
+
+    def run(self, launch: Launch, watch: Watch, publish: Publish, config: str) -> Outcome:
+        """Open or resume the study, measure what is missing, conclude."""
+        with _alone(self.workspace, self.key):
+            study = self.tracker.open_study(self._plan(config), self.settings.resume)
+            with _ended_if_broken(self.tracker, study):
+                measured = self._explore(study, launch, watch)
+                record, front = self._conclude(study, publish)
+                self.tracker.close_study(study, TrialState.COMPLETE)
+        return Outcome(record, front, measured)
+
+    def _plan(self, config: str) -> StudyPlan:
+        parts = self.parts
+        tags = {
+            "seqto.model": parts.source.name,
+            "seqto.device": parts.device.name,
+            "seqto.quantization": parts.quantizer.name,
+            "seqto.search": parts.search.name,
+            "seqto.dataset": parts.dataset.name,
+            "seqto.metric": parts.metric.name,
+            **{f"seqto.device.{name}": fact for name, fact in parts.device.describe().items()},
+        }
+        name = f"{parts.source.name} {parts.device.name} {parts.quantizer.name}"
+        return StudyPlan(self.key, name, tags, _flat(parts.settings), config)
+
+    def _explore(self, study: str, launch: Launch, watch: Watch) -> int:
+        record = self._analysed(study)
+        search = self.parts.search
+        search.start(record.scores)
+        complete = {
+            trial.candidate.key: trial
+            for trial in record.trials
+            if trial.state is TrialState.COMPLETE
+        }
+        index = measured = failed = 0
+        while candidates := search.ask(self.settings.batch):
+            batch = [Assignment(index + place, each) for place, each in enumerate(candidates)]
+            index += len(batch)
+            missing = [each for each in batch if each.candidate.key not in complete]
+            ended = dict(complete)
+            for trial in map(self.tracker.trial, launch(study, missing) if missing else []):
+                ended[trial.candidate.key] = trial
+            measured += len(missing)
+            for each in batch:
+                trial = ended[each.candidate.key]
+                failed += trial.state is TrialState.FAILED
+                search.tell(trial)
+                total = index + search.remaining()
+                watch(trial, each.index + 1, total)
+                _check_failures(failed, total, self.settings, trial)
+        return measured
+
+    def _analysed(self, study: str) -> StudyRecord:
+        """Return the study with its layers ranked; a resumed one keeps the ranking it had."""
+        if not self.tracker.read_study(study).scores:
+            baseline = {**self.subject.baseline, **float_latency(self.parts, self.subject)}
+            scores = rank_layers(self.parts, self.subject, self.workspace)
+            self.tracker.log_analysis(study, baseline, scores)
+        return self.tracker.read_study(study)
+
+    def _conclude(self, study: str, publish: Publish) -> tuple[StudyRecord, Front]:
+        record = self.tracker.read_study(study)
+        front = find_front(
+            record.trials, self.settings.objectives, record.baseline, self.settings.top_k
+        )
+        self.tracker.log_front(study, front, publish(record, front))
+        for trial in front.members:
+            self._log_model(trial)
+        if self.settings.register_models:
+            self.tracker.register(study, self.name, front.recommended)
+        return record, front
+
+    def _log_model(self, trial: Trial) -> None:
+        subject = self.subject
+        model = self.parts.quantizer.quantize(subject.model, subject.ranges, trial.candidate)
+        if sha256(model.to_bytes()) != trial.model_sha256:
+            raise StudyError(
+                f"candidate {trial.index} cannot be rebuilt as it was measured: onnx or "
+                "onnxruntime changed since. Start afresh with study.resume=false."
+            )
+        self.tracker.log_model(trial, model, subject.example, self.parts.device.describe())
+
+
+def run_trial(
+    parts: Parts, subject: Subject, tracker: Tracker, study: str | None, assignment: Assignment
+) -> str:
+    """Measure one candidate and return the id of its trial, which says so if it failed."""
+    candidate = assignment.candidate
+    name = f"{assignment.index:03d} excl {len(candidate.excluded)}"
+    trial = tracker.start_trial(study, assignment.index, candidate, name)
+    try:
+        model = parts.quantizer.quantize(subject.model, subject.ranges, candidate)
+        digest = sha256(model.to_bytes())
+        twin = tracker.twin(study, digest) if study else None
+        if twin is not None:
+            tracker.finish_trial(trial, Measurement(twin.metrics, digest), twin.index)
+        else:
+            tracker.finish_trial(trial, measure(model, subject, parts.device, parts.metric), None)
+    except Exception as error:
+        tracker.end_trial(trial, TrialState.FAILED, f"{type(error).__name__}: {error}")
+    except BaseException:
+        tracker.end_trial(trial, TrialState.KILLED, "interrupted")
+        raise
+    return trial
+
+
+def _check_failures(failed: int, total: int, settings: StudySettings, last: Trial) -> None:
+    if failed > settings.max_failed * total:
+        raise StudyError(
+            f"{failed} of {total} candidates failed, more than study.max_failed="
+            f"{settings.max_failed:g} allows; the last one (candidate {last.index}): {last.failure}"
+        )
+
+
+@contextlib.contextmanager
+def _alone(workspace: Workspace, key: str) -> Iterator[None]:
+    """Hold the study's lock: two processes would take each other's running trials for leftovers."""
+    path = workspace.lock(key)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except filelock.Timeout:
+        raise StudyError(
+            "another process is running this very study. Wait for it to end, or change "
+            "the model, data or options to make it another study."
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextlib.contextmanager
+def _ended_if_broken(tracker: Tracker, study: str) -> Iterator[None]:
+    """See to it that a study that ends early does not look as if it still ran, or had finished."""
+    try:
+        yield
+    except Exception:
+        tracker.close_study(study, TrialState.FAILED)
+        raise
+    except BaseException:
+        tracker.close_study(study, TrialState.KILLED)
+        raise
+
+
+def _without_paths(settings: object) -> object:
+    """Return the settings without `path`: what is there counts, not where it lies."""
+    if isinstance(settings, Mapping):
+        return {k: _without_paths(v) for k, v in settings.items() if k != "path"}
+    return settings
+
+
+def _flat(settings: Mapping[str, object], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = "null" if value is None else str(value)
+    return flat

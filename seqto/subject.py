@@ -1,0 +1,148 @@
+"""What is computed once a study, and kept in the workspace for the next process."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seqto.errors import ModelError
+from seqto.evaluate import Subject, run_all
+from seqto.graph.load import input_specs
+from seqto.graph.prepare import prepare
+from seqto.metrics.agreement import accuracy
+from seqto.protocols import Dataset, Device, Metric, ModelSource, Quantizer, Search, Sensitivity
+from seqto.types import (
+    Layer,
+    LayerScore,
+    Model,
+    Ranges,
+    Samples,
+    TensorSpec,
+    content_key,
+    sha256,
+)
+from seqto.workspace import Workspace, written_whole
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a study is made of; `settings` are their configs, by group, as plain data."""
+
+    source: ModelSource
+    dataset: Dataset
+    quantizer: Quantizer
+    sensitivity: Sensitivity
+    search: Search
+    device: Device
+    metric: Metric
+    settings: Mapping[str, Any]
+
+
+def prepare_subject(parts: Parts, workspace: Workspace) -> Subject:
+    """Return what all candidates share: the model, its layers, ranges, samples and outputs."""
+    original = parts.source.load()
+    data = original.to_bytes()
+    floating = prepare(original)
+    model, layers = parts.quantizer.prepare(floating)
+    specs = input_specs(floating)
+    splits = parts.dataset.load(specs)
+    batch = _batch(specs, parts.dataset.chunk_size, parts.quantizer.batch_invariant)
+    contents = [sha256(data), splits.fingerprint]
+    reference = _reference(parts, workspace, floating, splits.evaluation, batch, contents)
+    return Subject(
+        model=model,
+        original_sha256=sha256(data),
+        layers=layers,
+        calibration=splits.calibration,
+        ranges=_ranges(parts, workspace, model, splits.calibration, contents),
+        samples=splits.evaluation,
+        fingerprint=splits.fingerprint,
+        reference=reference,
+        baseline={"size_bytes": float(len(data)), **_accuracy(reference, splits.evaluation)},
+        batch=batch,
+    )
+
+
+def rank_layers(parts: Parts, subject: Subject, workspace: Workspace) -> tuple[LayerScore, ...]:
+    """Return the layers, the most hurt by quantization first."""
+    settings = [parts.settings["quantization"], parts.settings["sensitivity"]]
+    key = content_key([subject.original_sha256, subject.fingerprint, *settings])
+
+    def compute() -> list[dict[str, Any]]:
+        scores = parts.sensitivity.score(
+            subject.model, subject.layers, parts.quantizer, subject.ranges, subject.calibration
+        )
+        return [asdict(score) for score in scores]
+
+    rows = _stored_json(workspace.scores(key), compute)
+    return tuple(LayerScore(Layer(**row["layer"]), row["score"], row["details"]) for row in rows)
+
+
+def float_latency(parts: Parts, subject: Subject) -> dict[str, float]:
+    """Return how long the float model takes on the device."""
+    program = parts.device.load(subject.model)
+    try:
+        latency = program.time(subject.example)
+    finally:
+        program.close()
+    return {
+        "latency_ms": latency.median_ms,
+        "latency_p10_ms": latency.p10_ms,
+        "latency_p90_ms": latency.p90_ms,
+    }
+
+
+def _batch(specs: Sequence[TensorSpec], chunk_size: int, invariant: bool) -> int:
+    fixed = {spec.shape[0] for spec in specs if spec.shape and spec.shape[0] is not None}
+    if fixed - {1}:
+        raise ModelError(
+            f"the model takes batches of exactly {max(fixed - {1})} samples. Export it with a free "
+            "batch dimension, or with a batch of 1."
+        )
+    return 1 if fixed or not invariant else chunk_size
+
+
+def _ranges(
+    parts: Parts, workspace: Workspace, model: Model, samples: Samples, contents: Sequence[str]
+) -> Ranges:
+    key = content_key([*contents, parts.settings["quantization"]])
+    stored = _stored_json(
+        workspace.ranges(key), lambda: dict(parts.quantizer.calibrate(model, samples))
+    )
+    return {name: (low, high) for name, (low, high) in stored.items()}
+
+
+def _reference(
+    parts: Parts,
+    workspace: Workspace,
+    model: Model,
+    samples: Samples,
+    batch: int,
+    contents: Sequence[str],
+) -> np.ndarray:
+    path = workspace.reference(content_key([*contents, dict(parts.device.describe()), batch]))
+    if not path.exists():
+        program = parts.device.load(model)
+        try:
+            outputs = run_all(program, samples, batch)
+        finally:
+            program.close()
+        with written_whole(path) as temporary:
+            np.save(temporary, outputs)
+    return np.asarray(np.load(path))
+
+
+def _accuracy(reference: np.ndarray, samples: Samples) -> dict[str, float]:
+    return {} if samples.labels is None else {"accuracy": accuracy(reference, samples.labels)}
+
+
+def _stored_json(path: Path, compute: Callable[[], Any]) -> Any:
+    """Return the file's content, computed and written first if it is not there."""
+    if not path.exists():
+        content = compute()
+        with written_whole(path) as temporary:
+            temporary.write_text(json.dumps(content))
+    return json.loads(path.read_text())

@@ -1,0 +1,1 @@
+"""Trackers: where studies and trials are recorded."""

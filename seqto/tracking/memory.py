@@ -1,0 +1,153 @@
+"""Studies and trials in memory, for tests and for use as a library."""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from seqto.errors import TrackingError
+from seqto.types import (
+    Address,
+    Arrays,
+    Candidate,
+    Front,
+    LayerScore,
+    Measurement,
+    Model,
+    Recommendation,
+    StudyPlan,
+    StudyRecord,
+    Trial,
+    TrialState,
+)
+
+
+@dataclasses.dataclass
+class MemoryStudy:
+    """What is recorded of one study."""
+
+    plan: StudyPlan
+    state: TrialState = TrialState.RUNNING
+    baseline: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    scores: tuple[LayerScore, ...] = ()
+    trials: list[str] = dataclasses.field(default_factory=list)
+    front: Front | None = None
+    files: dict[str, bytes] = dataclasses.field(default_factory=dict)
+
+
+class MemoryTracker:
+    """Everything in plain dictionaries, gone with the process."""
+
+    def __init__(self) -> None:
+        self.studies: dict[str, MemoryStudy] = {}
+        self.models: dict[str, bytes] = {}
+        self.registered: dict[str, dict[str, str]] = {}
+        self._trials: dict[str, Trial] = {}
+        self._ids = (f"memory-{number}" for number in itertools.count())
+
+    def open_study(self, plan: StudyPlan, resume: bool) -> str:
+        """Return the id of a RUNNING study."""
+        if resume:
+            for study, held in reversed(self.studies.items()):
+                if held.plan.key == plan.key:
+                    self._reopen(held)
+                    return study
+        study = next(self._ids)
+        self.studies[study] = MemoryStudy(plan)
+        return study
+
+    def start_trial(self, study: str | None, index: int, candidate: Candidate, name: str) -> str:
+        """Return the id of a RUNNING trial."""
+        trial = next(self._ids)
+        self._trials[trial] = Trial(trial, index, candidate, TrialState.RUNNING)
+        if study is not None:
+            self._study(study).trials.append(trial)
+        return trial
+
+    def finish_trial(self, trial: str, measurement: Measurement, duplicate_of: int | None) -> None:
+        """Record what a trial measured."""
+        self._trials[trial] = dataclasses.replace(
+            self.trial(trial),
+            state=TrialState.COMPLETE,
+            metrics=dict(measurement.metrics),
+            model_sha256=measurement.model_sha256,
+            duplicate_of=duplicate_of,
+        )
+
+    def end_trial(self, trial: str, state: TrialState, reason: str) -> None:
+        """Record why a trial ended."""
+        self._trials[trial] = dataclasses.replace(self.trial(trial), state=state, failure=reason)
+
+    def trial(self, trial: str) -> Trial:
+        """Return a trial by its id."""
+        if trial not in self._trials:
+            raise TrackingError(f"there is no trial {trial!r}")
+        return self._trials[trial]
+
+    def twin(self, study: str, model_sha256: str) -> Trial | None:
+        """Return the COMPLETE trial that measured this model, if any."""
+        for trial in map(self.trial, self._study(study).trials):
+            measured = trial.state is TrialState.COMPLETE and trial.duplicate_of is None
+            if measured and trial.model_sha256 == model_sha256:
+                return trial
+        return None
+
+    def log_analysis(
+        self, study: str, baseline: Mapping[str, float], scores: Sequence[LayerScore]
+    ) -> None:
+        """Record the float model's figures and the layers' scores."""
+        held = self._study(study)
+        held.baseline, held.scores = dict(baseline), tuple(scores)
+
+    def trials(self, study: str) -> tuple[Trial, ...]:
+        """Return the last trial of each index; a COMPLETE one before any other."""
+        chosen: dict[int, Trial] = {}
+        for trial in map(self.trial, self._study(study).trials):
+            present = chosen.get(trial.index)
+            if present is None or present.state is not TrialState.COMPLETE:
+                chosen[trial.index] = trial
+        return tuple(chosen[index] for index in sorted(chosen))
+
+    def read_study(self, study: str) -> StudyRecord:
+        """Return all that is recorded of a study."""
+        held = self._study(study)
+        tags = {**held.plan.tags, "seqto.kind": "study", "seqto.key": held.plan.key}
+        return StudyRecord(
+            study, held.plan.key, tags, held.baseline, held.scores, self.trials(study)
+        )
+
+    def log_front(self, study: str, front: Front, files: Sequence[Path]) -> None:
+        """Keep the front and the files."""
+        held = self._study(study)
+        held.front = front
+        held.files |= {path.name: path.read_bytes() for path in files}
+
+    def log_model(
+        self, trial: Trial, model: Model, example: Arrays, facts: Mapping[str, str]
+    ) -> None:
+        """Keep the model's bytes."""
+        self.models[trial.id] = model.to_bytes()
+
+    def register(self, study: str, name: str, recommended: Sequence[Recommendation]) -> None:
+        """Point the aliases at the trials."""
+        aliases = self.registered.setdefault(name, {})
+        aliases |= {each.alias: each.trial.id for each in recommended}
+
+    def close_study(self, study: str, state: TrialState) -> None:
+        """End a study."""
+        self._study(study).state = state
+
+    def address(self, study: str) -> Address:
+        """Return the study's name in this process."""
+        return Address(f"memory:{study}")
+
+    def _study(self, study: str) -> MemoryStudy:
+        if study not in self.studies:
+            raise TrackingError(f"there is no study {study!r}")
+        return self.studies[study]
+
+    def _reopen(self, held: MemoryStudy) -> None:
+        held.state = TrialState.RUNNING
+        for trial in held.trials:
+            if self.trial(trial).state is TrialState.RUNNING:
+                self.end_trial(trial, TrialState.KILLED, "its study was interrupted")

@@ -1,0 +1,458 @@
+"""Studies and trials in MLflow: a parent run a study, a child run a candidate.
+
+Only MlflowClient with explicit run ids is used: `mlflow run` exports an id that a bare
+`start_run()` would adopt, and a finished run that is started again loses its end time.
+"""
+
+import contextlib
+import functools
+import json
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import mlflow.onnx
+from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
+from mlflow.models import Model as MlflowModel
+from mlflow.models import infer_signature
+from mlflow.tracking import MlflowClient
+from mlflow.tracking.context.registry import resolve_tags
+from mlflow.utils.time import get_current_time_millis
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+
+from seqto.errors import TrackingError
+from seqto.types import (
+    Address,
+    Arrays,
+    Candidate,
+    Front,
+    Layer,
+    LayerScore,
+    Measurement,
+    Model,
+    Recommendation,
+    StudyPlan,
+    StudyRecord,
+    Trial,
+    TrialState,
+)
+
+_BASELINE = "float_"
+_EXCLUDED = "excluded_layers.json"
+_SENSITIVITY = "sensitivity.json"
+# MLflow cuts longer values without a word.
+_LONGEST_PARAM = 6000
+_LONGEST_TAG = 8000
+
+_STATES = {
+    "RUNNING": TrialState.RUNNING,
+    "SCHEDULED": TrialState.RUNNING,
+    "FINISHED": TrialState.COMPLETE,
+    "FAILED": TrialState.FAILED,
+    "KILLED": TrialState.KILLED,
+}
+_STATUS = {
+    TrialState.COMPLETE: "FINISHED",
+    TrialState.FAILED: "FAILED",
+    TrialState.KILLED: "KILLED",
+}
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
+class MlflowTracker:
+    """MLflow at this tracking URI; without one, where MLflow itself looks by default."""
+
+    uri: str | None = None
+    experiment: str = "seqto"
+
+    def open_study(self, plan: StudyPlan, resume: bool) -> str:
+        """Return the id of a RUNNING parent run."""
+        found = self._last_study(plan.key) if resume else None
+        if found is not None:
+            for run in self._children(found.info.run_id):
+                if run.info.status == "RUNNING":
+                    self.end_trial(run.info.run_id, TrialState.KILLED, "its study was interrupted")
+            self._client.update_run(found.info.run_id, status="RUNNING")
+            return str(found.info.run_id)
+        tags = {**plan.tags, "seqto.kind": "study", "seqto.key": plan.key}
+        study = self._create_run(plan.name, tags, parent=os.environ.get("MLFLOW_RUN_ID"))
+        self._batch(study, params=plan.params)
+        self._client.log_text(study, plan.config, "config.yaml")
+        return study
+
+    def start_trial(self, study: str | None, index: int, candidate: Candidate, name: str) -> str:
+        """Return the id of a RUNNING child run with the candidate's layers."""
+        tags = {"seqto.kind": "candidate", "seqto.key": candidate.key, "seqto.pareto": "false"}
+        run = self._create_run(name, tags, parent=study)
+        excluded = candidate.excluded
+        self._batch(run, params={"index": str(index), "excluded_count": str(len(excluded))})
+        document = {
+            "key": candidate.key,
+            "excluded": list(excluded),
+            "precisions": dict(candidate.precisions),
+        }
+        self._client.log_dict(run, document, _EXCLUDED)
+        return run
+
+    def finish_trial(self, trial: str, measurement: Measurement, duplicate_of: int | None) -> None:
+        """Record metrics and the model's sha256, then end the run as FINISHED."""
+        tags = {"seqto.sha256": measurement.model_sha256}
+        if duplicate_of is not None:
+            tags["seqto.duplicate_of"] = str(duplicate_of)
+        self._batch(trial, metrics=measurement.metrics, tags=tags)
+        self._client.set_terminated(trial, "FINISHED")
+
+    def end_trial(self, trial: str, state: TrialState, reason: str) -> None:
+        """Record the reason as a tag, then end the run."""
+        self._batch(trial, tags={"seqto.failure": reason})
+        self._client.set_terminated(trial, _STATUS[state])
+
+    def trial(self, trial: str) -> Trial:
+        """Return the trial of this run."""
+        return self._trial(self._run(trial))
+
+    def twin(self, study: str, model_sha256: str) -> Trial | None:
+        """Return the first FINISHED child run with this sha256 that is no duplicate itself."""
+        for run in self._children(study, f"and tags.`seqto.sha256` = '{model_sha256}'"):
+            if run.info.status == "FINISHED" and "seqto.duplicate_of" not in run.data.tags:
+                return self._trial(run)
+        return None
+
+    def log_analysis(
+        self, study: str, baseline: Mapping[str, float], scores: Sequence[LayerScore]
+    ) -> None:
+        """Record `float_*` metrics and sensitivity.json."""
+        self._batch(study, metrics={_BASELINE + name: value for name, value in baseline.items()})
+        rows = [
+            {
+                "rank": rank,
+                "layer": each.layer.name,
+                "op_type": each.layer.op_type,
+                "weight_bytes": each.layer.weight_bytes,
+                "score": each.score,
+                **each.details,
+            }
+            for rank, each in enumerate(scores, 1)
+        ]
+        self._client.log_dict(study, {"layers": rows}, _SENSITIVITY)
+
+    def trials(self, study: str) -> tuple[Trial, ...]:
+        """Return the last child run of each index; a FINISHED one before any other."""
+        chosen: dict[int, Run] = {}
+        for run in self._children(study):
+            index = int(run.data.params["index"])
+            # Runs come oldest first.
+            if index not in chosen or chosen[index].info.status != "FINISHED":
+                chosen[index] = run
+        return tuple(self._trial(chosen[index]) for index in sorted(chosen))
+
+    def read_study(self, study: str) -> StudyRecord:
+        """Return the parent run, its sensitivity.json and its children."""
+        run = self._run(study)
+        tags = {name: value for name, value in run.data.tags.items() if name.startswith("seqto.")}
+        return StudyRecord(
+            id=study,
+            key=tags.get("seqto.key", ""),
+            tags=tags,
+            baseline={
+                name.removeprefix(_BASELINE): value
+                for name, value in run.data.metrics.items()
+                if name.startswith(_BASELINE)
+            },
+            scores=self._scores(study),
+            trials=self.trials(study),
+        )
+
+    def log_front(self, study: str, front: Front, files: Sequence[Path]) -> None:
+        """Tag the members, untag those of an earlier front, log figures and files."""
+        ranks = {trial.id: rank for rank, trial in enumerate(front.members, 1)}
+        for run in self._children(study):
+            tags = _front_tags(front, run.info.run_id, ranks)
+            if any(run.data.tags.get(name) != value for name, value in tags.items()):
+                self._batch(run.info.run_id, tags=tags)
+        children = self.trials(study)
+        metrics = {
+            "hypervolume": front.hypervolume,
+            "front_size": len(front.members),
+            "candidates": len(children),
+            "failed": sum(each.state is TrialState.FAILED for each in children),
+            "wall_seconds": (get_current_time_millis() - self._run(study).info.start_time) / 1000,
+        }
+        self._batch(study, metrics=metrics)
+        for path in files:
+            self._client.log_artifact(study, str(path))
+
+    def log_model(
+        self, trial: Trial, model: Model, example: Arrays, facts: Mapping[str, str]
+    ) -> None:
+        """Log the ONNX model to the child run, unless it is there already."""
+        run = self._run(trial.id)
+        if "seqto.model_uri" in run.data.tags:
+            return
+        session = {name: value for name, value in facts.items() if name.startswith("session.")}
+        with _quiet():
+            info = MlflowModel.log(
+                artifact_path=None,
+                name="model",
+                flavor=mlflow.onnx,
+                run_id=trial.id,
+                onnx_model=model.proto,
+                signature=_signature(model, example),
+                input_example=dict(example) if len(example) > 1 else next(iter(example.values())),
+                onnx_execution_providers=[facts.get("provider", "CPUExecutionProvider")],
+                onnx_session_options={"extra_session_config": dict(session)} if session else None,
+                metadata={"seqto.key": trial.candidate.key, **session},
+                pip_requirements=_requirements(),
+                # External data would empty the model in memory.
+                save_as_external_data=False,
+            )
+        self._batch(trial.id, tags={"seqto.model_uri": info.model_uri})
+
+    def register(self, study: str, name: str, recommended: Sequence[Recommendation]) -> None:
+        """Make a version of each recommended model, once, and move the aliases to them."""
+        with contextlib.suppress(MlflowException):
+            self._client.create_registered_model(
+                name, description="Selectively quantized by seqto; see the aliases of its versions."
+            )
+        for each in recommended:
+            number = self._version(name, study, each.trial)
+            self._client.set_registered_model_alias(name, each.alias, number)
+
+    def close_study(self, study: str, state: TrialState) -> None:
+        """End the parent run."""
+        self._client.set_terminated(study, _STATUS[state])
+
+    def address(self, study: str) -> Address:
+        """Return the study's page, and how to serve it where no server runs."""
+        page = f"/#/experiments/{self._experiment_id}/runs/{study}"
+        uri = self._resolved_uri
+        if uri.startswith(("http://", "https://")):
+            return Address(uri.rstrip("/") + page)
+        return Address(
+            f"http://127.0.0.1:5000{page}", f"{_mlflow_command()} ui --backend-store-uri {uri}"
+        )
+
+    @functools.cached_property
+    def _resolved_uri(self) -> str:
+        return self.uri or str(mlflow.get_tracking_uri())
+
+    @functools.cached_property
+    def _client(self) -> MlflowClient:
+        logging.getLogger("alembic").setLevel(logging.WARNING)
+        logging.getLogger("mlflow").setLevel(logging.WARNING)
+        # Logging a model goes through MLflow's global URI.
+        mlflow.set_tracking_uri(self._resolved_uri)
+        return MlflowClient(self._resolved_uri)
+
+    @functools.cached_property
+    def _experiment_id(self) -> str:
+        try:
+            found = self._client.get_experiment_by_name(self.experiment)
+            if found is None:
+                return str(self._client.create_experiment(self.experiment))
+        except MlflowException as error:
+            raise TrackingError(
+                f"MLflow at {self._resolved_uri} does not answer: {_first_line(error)}. "
+                "Check tracking.uri or MLFLOW_TRACKING_URI."
+            ) from error
+        if found.lifecycle_stage == "deleted":
+            raise TrackingError(
+                f"MLflow's experiment {self.experiment!r} is deleted. Restore it with `mlflow "
+                f"experiments restore -x {found.experiment_id}`, or set tracking.experiment."
+            )
+        return str(found.experiment_id)
+
+    def _create_run(self, name: str, tags: Mapping[str, str], parent: str | None) -> str:
+        nesting = {"mlflow.parentRunId": parent} if parent else {}
+        all_tags = resolve_tags({**tags, **nesting})
+        run = self._client.create_run(self._experiment_id, tags=all_tags, run_name=name)
+        return str(run.info.run_id)
+
+    def _run(self, run_id: str) -> Run:
+        try:
+            return self._client.get_run(run_id)
+        except MlflowException as error:
+            raise TrackingError(
+                f"MLflow at {self._resolved_uri} has no run {run_id!r}. Copy the id from the run's "
+                "page, and check tracking.uri or MLFLOW_TRACKING_URI."
+            ) from error
+
+    def _last_study(self, key: str) -> Run | None:
+        found = self._client.search_runs(
+            [self._experiment_id],
+            f"tags.`seqto.kind` = 'study' and tags.`seqto.key` = '{key}'",
+            order_by=["attributes.start_time DESC"],
+            max_results=1,
+        )
+        return found[0] if found else None
+
+    def _children(self, study: str, condition: str = "") -> Iterator[Run]:
+        token = None
+        while True:
+            page = self._client.search_runs(
+                [self._run(study).info.experiment_id],
+                f"tags.`mlflow.parentRunId` = '{study}' and tags.`seqto.kind` = 'candidate' "
+                + condition,
+                order_by=["attributes.start_time ASC"],
+                max_results=1000,
+                page_token=token,
+            )
+            yield from page
+            token = page.token
+            if not token:
+                return
+
+    def _trial(self, run: Run) -> Trial:
+        tags = run.data.tags
+        if "index" not in run.data.params:
+            raise TrackingError(
+                f"run {run.info.run_id!r} is no candidate of seqto. Choose a run with the tag "
+                "seqto.kind=candidate."
+            )
+        duplicate = tags.get("seqto.duplicate_of")
+        return Trial(
+            id=run.info.run_id,
+            index=int(run.data.params["index"]),
+            candidate=self._candidate(run.info.run_id),
+            state=_STATES[run.info.status],
+            metrics=dict(run.data.metrics),
+            model_sha256=tags.get("seqto.sha256", ""),
+            duplicate_of=None if duplicate is None else int(duplicate),
+            failure=tags.get("seqto.failure", ""),
+        )
+
+    def _scores(self, study: str) -> tuple[LayerScore, ...]:
+        if not any(file.path == _SENSITIVITY for file in self._client.list_artifacts(study)):
+            return ()
+        return tuple(_score(row) for row in self._json(study, _SENSITIVITY)["layers"])
+
+    def _candidate(self, run_id: str) -> Candidate:
+        precisions = self._json(run_id, _EXCLUDED)["precisions"]
+        return Candidate(tuple(sorted(precisions.items())))
+
+    def _json(self, run_id: str, name: str) -> Any:
+        # A folder for each call: MLflow downloads into a shared temporary folder otherwise.
+        with tempfile.TemporaryDirectory(prefix="seqto-") as folder, _quiet():
+            try:
+                path = self._client.download_artifacts(run_id, name, folder)
+            except (MlflowException, OSError) as error:
+                raise TrackingError(
+                    f"run {run_id!r} has no {name}: it is no run of seqto, or it was cut short."
+                ) from error
+            return json.loads(Path(path).read_text())
+
+    def _batch(
+        self,
+        run_id: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        metrics: Mapping[str, float] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        now = get_current_time_millis()
+        # MLflow takes at most 100 params a call.
+        rest = [Param(k, v[:_LONGEST_PARAM]) for k, v in (params or {}).items()]
+        while len(rest) > 100:
+            self._client.log_batch(run_id, params=rest[:100])
+            rest = rest[100:]
+        self._client.log_batch(
+            run_id,
+            params=rest,
+            metrics=[Metric(k, float(v), now, 0) for k, v in (metrics or {}).items()],
+            tags=[RunTag(k, v[:_LONGEST_TAG]) for k, v in (tags or {}).items()],
+        )
+
+    def _version(self, name: str, study: str, trial: Trial) -> str:
+        for each in self._client.search_model_versions(f"name = '{name}'"):
+            if each.run_id == trial.id:
+                return str(each.version)
+        uri = self._run(trial.id).data.tags["seqto.model_uri"]
+        with _quiet():
+            made = self._client.create_model_version(
+                name,
+                uri,
+                run_id=trial.id,
+                model_id=uri.removeprefix("models:/"),
+                tags={"seqto.key": trial.candidate.key, "seqto.study": study},
+                description=_describe(trial),
+            )
+        return str(made.version)
+
+
+def _front_tags(front: Front, run_id: str, ranks: Mapping[str, int]) -> dict[str, str]:
+    aliases = [each.alias for each in front.recommended if each.trial.id == run_id]
+    return {
+        "seqto.pareto": "true" if run_id in ranks else "false",
+        "seqto.rank": str(ranks.get(run_id, "")),
+        "seqto.recommended": ",".join(aliases),
+    }
+
+
+def _score(row: dict[str, Any]) -> LayerScore:
+    layer = Layer(row.pop("layer"), row.pop("op_type"), row.pop("weight_bytes"))
+    row.pop("rank")
+    return LayerScore(layer, row.pop("score"), row)
+
+
+def _signature(model: Model, example: Arrays) -> Any:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(model.to_bytes(), providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    outputs = dict(zip(names, session.run(None, dict(example)), strict=True))
+    return infer_signature(dict(example), outputs)
+
+
+def _requirements() -> list[str]:
+    # Given, so that MLflow does not spend seconds on finding out what the model imports.
+    return [f"{name}=={version(name)}" for name in ("mlflow", "onnx", "onnxruntime", "numpy")]
+
+
+def _describe(trial: Trial) -> str:
+    loss, ratio = trial.metrics.get("accuracy_loss"), trial.metrics.get("size_ratio")
+    facts = [
+        f"{len(trial.candidate.excluded)} of {len(trial.candidate.precisions)} layers in float32"
+    ]
+    if ratio is not None:
+        facts.append(f"{ratio:.1%} of the float model's size")
+    if loss is not None:
+        facts.append(f"accuracy loss {loss:.2%}")
+    return f"Candidate {trial.index}: {', '.join(facts)}."
+
+
+def _mlflow_command() -> str:
+    """Return `mlflow`, or its path where the shell would not find this environment's."""
+    beside = Path(sys.executable).parent / "mlflow"
+    found = shutil.which("mlflow")
+    if not beside.exists() or (found and Path(found).samefile(beside)):
+        return "mlflow"
+    with contextlib.suppress(ValueError):
+        return str(beside.relative_to(Path.cwd()))
+    return str(beside)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep MLflow's progress bars and notes off the terminal."""
+    before = os.environ.get("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR")
+    os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = "false"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"]
+        else:
+            os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = before
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]
