@@ -1,0 +1,1 @@
+"""Datasets: the samples that a study calibrates and evaluates on."""

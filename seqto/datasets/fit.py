@@ -1,0 +1,49 @@
+"""Whether a dataset's arrays fit a model's inputs."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from seqto.errors import DatasetError
+from seqto.types import Arrays, TensorSpec
+
+
+def check_fits(inputs: Arrays, specs: Sequence[TensorSpec], dataset_name: str) -> None:
+    """Raise DatasetError where the model could not be fed with these arrays."""
+    if set(inputs) != {spec.name for spec in specs}:
+        wanted = ", ".join(map(str, specs)) or "nothing"
+        raise _misfit(f"model wants {wanted}", dataset_name, ", ".join(map(repr, inputs)))
+    for spec in specs:
+        if not fits(inputs[spec.name], spec):
+            raise _misfit(
+                f"model input {spec} does not fit", dataset_name, shown(inputs[spec.name])
+            )
+
+
+def single_input(specs: Sequence[TensorSpec], dataset_name: str) -> TensorSpec:
+    """Return the only input of the model; raise DatasetError if it has more."""
+    if len(specs) != 1:
+        wanted = ", ".join(map(str, specs)) or "nothing"
+        raise _misfit(f"model wants {len(specs)} inputs: {wanted}", dataset_name, "one array")
+    return specs[0]
+
+
+def fits(array: np.ndarray, spec: TensorSpec) -> bool:
+    """Tell whether the array has the type, the rank and the fixed dimensions of the input."""
+    if array.dtype.name != spec.dtype or array.ndim != len(spec.shape):
+        return False
+    # The first axis counts samples: how many go in at once is for the device to see to.
+    pairs = zip(spec.shape[1:], array.shape[1:], strict=True)
+    return all(wanted in (None, given) for wanted, given in pairs)
+
+
+def shown(array: np.ndarray) -> str:
+    """Return the type and shape of an array as a TensorSpec shows them."""
+    return f"{array.dtype.name}[{', '.join(['?', *map(str, array.shape[1:])])}]"
+
+
+def _misfit(problem: str, dataset_name: str, given: str) -> DatasetError:
+    return DatasetError(
+        f"{problem}, dataset {dataset_name} gives {given}: choose a dataset made for this model, "
+        "e.g. dataset=images dataset.path=<folder> for one that takes images."
+    )

@@ -1,0 +1,161 @@
+"""A folder of images, decoded once for all who read them."""
+
+import hashlib
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, field
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import PIL
+from PIL import Image
+from pydantic import ConfigDict, Field, PositiveInt
+from pydantic.dataclasses import dataclass
+
+from seqto.datasets.fit import single_input
+from seqto.datasets.image_pool import ImageFile, find_images
+from seqto.datasets.preprocess import ImagePreprocess, ImageTarget
+from seqto.errors import DatasetError
+from seqto.types import Samples, Splits, TensorSpec, content_key
+from seqto.workspace import Workspace, written_whole
+
+_FORMAT = 1
+"""To be raised when the same settings give other arrays."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(config=ConfigDict(extra="forbid", arbitrary_types_allowed=True), kw_only=True)
+class ImageFolder:
+    """Images drawn once with the seed: first those to calibrate, then those to evaluate on.
+
+    The folder is flat, has a folder per class, or a CSV with the columns file and label. Without
+    an evaluation size all the images that calibration leaves are taken.
+    """
+
+    path: str
+    preprocess: ImagePreprocess
+    labels: str | None = None
+    calibration_size: PositiveInt = 100
+    evaluation_size: PositiveInt | None = 300
+    chunk_size: PositiveInt = 32
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    workspace: Workspace | None = None
+    name: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        self.name = Path(self.path).expanduser().resolve().name
+
+    def load(self, inputs: Sequence[TensorSpec]) -> Splits:
+        """Return the splits, preprocessed for the model's only input."""
+        spec = single_input(inputs, self.name)
+        target = self.preprocess.target(spec)
+        drawn = self._draw()
+        key = content_key([list(drawn), asdict(self.preprocess), str(spec)])
+        images = list(drawn.values())
+        array = self._decoded_once(key, images, target)
+        size = self.calibration_size
+        return Splits(
+            calibration=_samples(spec.name, array[:size], images[:size]),
+            evaluation=_samples(spec.name, array[size:], images[size:]),
+            fingerprint=content_key([key, size, [image.label for image in images]]),
+        )
+
+    def _draw(self) -> dict[str, ImageFile]:
+        """Return the images to use by their sha256, in the order of the seed."""
+        folder = Path(self.path).expanduser()
+        pool = find_images(folder, self.labels)
+        needed = self.calibration_size + (self.evaluation_size or 1)
+        self._require(len(pool) >= needed, f"{len(pool)}")
+        drawn: dict[str, ImageFile] = {}
+        duplicates = 0
+        for index in np.random.RandomState(self.seed).permutation(len(pool)):
+            if self.evaluation_size is not None and len(drawn) == needed:
+                break
+            first = drawn.setdefault(_file_sha256(pool[index].path), pool[index])
+            duplicates += first is not pool[index]
+        if duplicates:
+            _log.warning("%s: %d images are copies of others and are left out.", folder, duplicates)
+        self._require(len(drawn) >= needed, f"{len(drawn)} different")
+        return drawn
+
+    def _require(self, enough: bool, found: str) -> None:
+        """Raise where there are too few images."""
+        if not enough:
+            evaluation = "at least 1" if self.evaluation_size is None else self.evaluation_size
+            raise DatasetError(
+                f"{self.path} has {found} images, but {self.calibration_size} to calibrate and "
+                f"{evaluation} to evaluate on are needed: add images, or lower "
+                "dataset.calibration_size and dataset.evaluation_size."
+            )
+
+    def _decoded_once(self, key: str, images: list[ImageFile], target: ImageTarget) -> np.ndarray:
+        """Return the preprocessed images from a file that is shared by processes."""
+        workspace = self.workspace or Workspace.default()
+        # What the same images become may change with the decoder.
+        folder = workspace.samples(content_key([key, PIL.__version__, _FORMAT]))
+        path = folder / "images.npy"
+        if not path.exists():
+            try:
+                with written_whole(path) as temporary:
+                    self._write(temporary, images, target)
+            except OSError as error:
+                raise DatasetError(
+                    f"preprocessed images cannot be kept in {folder} ({error.strerror}): "
+                    "let SEQTO_CACHE name a folder with space."
+                ) from error
+        array: np.ndarray = np.load(path, mmap_mode="r")
+        return array
+
+    def _write(self, path: Path, images: list[ImageFile], target: ImageTarget) -> None:
+        """Write the preprocessed images, a few of them in memory at a time."""
+        header = {"descr": "<f4", "fortran_order": False, "shape": (len(images), *target.shape)}
+        decode = partial(_decoded, self.preprocess, target)
+        # Written, not memory-mapped: on a full disk that is an error and no crash.
+        with path.open("wb") as file, ThreadPoolExecutor(_threads()) as pool:
+            np.lib.format.write_array_header_1_0(file, header)
+            for chunk in _chunks(images, 4 * _threads()):
+                for array in pool.map(decode, chunk):
+                    file.write(array.tobytes())
+
+
+def _samples(input_name: str, array: np.ndarray, images: list[ImageFile]) -> Samples:
+    """Return these images with their labels, if they have any."""
+    labels = [image.label for image in images if image.label is not None]
+    ids = tuple(image.name for image in images)
+    return Samples({input_name: array}, ids, np.array(labels, np.int64) if labels else None)
+
+
+def _decoded(preprocess: ImagePreprocess, target: ImageTarget, image: ImageFile) -> np.ndarray:
+    """Return one image as a sample."""
+    try:
+        with Image.open(image.path) as opened:
+            return preprocess.apply(opened, target)
+    except Exception as error:  # Decoders raise OSError, SyntaxError, struct.error and others.
+        raise DatasetError(
+            f"{image.path} cannot be read as an image ({error}): replace or remove it."
+        ) from error
+
+
+def _file_sha256(path: Path) -> str:
+    """Return the hex digest of a file's bytes."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read ({error.strerror}).") from error
+
+
+def _chunks(images: list[ImageFile], size: int) -> Iterator[list[ImageFile]]:
+    """Yield the images in order, at most `size` at a time."""
+    for start in range(0, len(images), size):
+        yield images[start : start + size]
+
+
+def _threads() -> int:
+    """Return how many threads to decode in."""
+    return min(4, os.cpu_count() or 1)

@@ -1,0 +1,134 @@
+"""The layers of a graph that carry weights, and their normal form."""
+
+import math
+from collections.abc import Collection, Mapping
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+from seqto.graph.nodes import (
+    all_nodes,
+    attribute,
+    initializers,
+    replace_nodes,
+    unused_name,
+    used_tensors,
+)
+from seqto.types import Layer, Model
+
+FLOAT_TYPES = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
+
+
+def weight_layers(model: Model, op_types: Collection[str]) -> tuple[Layer, ...]:
+    """Return the nodes of these types whose weight is a float initializer, in graph order."""
+    constants = initializers(model.proto.graph)
+    layers = []
+    for node in model.proto.graph.node:
+        weight = weight_of(node, constants) if node.op_type in op_types else None
+        if weight is not None:
+            layers.append(Layer(node.name, node.op_type, tensor_bytes(weight)))
+    return tuple(layers)
+
+
+def weight_of(
+    node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]
+) -> onnx.TensorProto | None:
+    """Return the float initializer that is the node's weight, or None if it has none."""
+    # A MatMul may have its constant on either side.
+    for position in (1, 0) if node.op_type == "MatMul" else (1,):
+        name = node.input[position] if position < len(node.input) else ""
+        if name in constants and constants[name].data_type in FLOAT_TYPES:
+            return constants[name]
+    return None
+
+
+def tensor_bytes(tensor: onnx.TensorProto) -> int:
+    """Return the size of a tensor's values."""
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    return int(math.prod(tensor.dims) * dtype.itemsize)
+
+
+def gemm_to_matmul(model: Model) -> Model:
+    """Return the model with each plain Gemm of a constant weight as MatMul, and Add for its bias.
+
+    The MatMul keeps the Gemm's node name, and the last of the two its output's name. A Gemm that
+    also scales, or transposes its first input, is left alone.
+    """
+    proto = model.copy_proto()
+    graph = proto.graph
+    constants = initializers(graph)
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
+        nodes.extend(_split(node, graph) if _is_plain_gemm(node, constants) else [node])
+    weights = {node.input[1] for node in graph.node if node.op_type == "Gemm"}
+    replace_nodes(graph, nodes)
+    _drop_unused(graph, weights)
+    return Model(model.name, proto)
+
+
+def _is_plain_gemm(node: onnx.NodeProto, constants: Collection[str]) -> bool:
+    """Tell whether the node is x @ W + b, or x @ W.T + b, with a constant W."""
+    if node.op_type != "Gemm" or node.input[1] not in constants:
+        return False
+    if attribute(node, "alpha", 1) != 1 or attribute(node, "transA", 0):
+        return False
+    return not _bias(node) or attribute(node, "beta", 1) == 1
+
+
+def _bias(node: onnx.NodeProto) -> str:
+    """Return the name of a Gemm's bias, empty where it has none."""
+    return node.input[2] if len(node.input) > 2 else ""
+
+
+def _split(gemm: onnx.NodeProto, graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+    """Return the nodes that stand for this Gemm; the graph gets the tensors they need."""
+    weight, output, bias = gemm.input[1], gemm.output[0], _bias(gemm)
+    if attribute(gemm, "transB", 0):
+        weight = _transposed(graph, weight)
+    if not bias:
+        return [helper.make_node("MatMul", [gemm.input[0], weight], [output], gemm.name)]
+    product = _new_tensor(graph, f"{output}_matmul")
+    _describe_like(graph, output, product)
+    name = unused_name(f"{gemm.name}_bias", {each.name for each in graph.node})
+    return [
+        helper.make_node("MatMul", [gemm.input[0], weight], [product], gemm.name),
+        helper.make_node("Add", [product, bias], [output], name),
+    ]
+
+
+def _transposed(graph: onnx.GraphProto, weight: str) -> str:
+    """Return the name of the transposed weight, made once for all who share it."""
+    constants = initializers(graph)
+    values = np.ascontiguousarray(numpy_helper.to_array(constants[weight]).T)
+    name = f"{weight}_transposed"
+    if name in constants and np.array_equal(numpy_helper.to_array(constants[name]), values):
+        return name
+    name = _new_tensor(graph, name)
+    graph.initializer.append(numpy_helper.from_array(values, name))
+    return name
+
+
+def _new_tensor(graph: onnx.GraphProto, name: str) -> str:
+    """Return this name, with a number behind it if the graph already uses it."""
+    taken = {each for node in all_nodes(graph) for each in (*node.input, *node.output)}
+    return unused_name(name, taken | set(initializers(graph)))
+
+
+def _describe_like(graph: onnx.GraphProto, tensor: str, other: str) -> None:
+    """Give `other` the type and shape of `tensor`."""
+    # Quantizers pass over a tensor whose type they do not know.
+    for value in (*graph.value_info, *graph.output):
+        if value.name == tensor:
+            described = graph.value_info.add()
+            described.CopyFrom(value)
+            described.name = other
+            return
+
+
+def _drop_unused(graph: onnx.GraphProto, candidates: Collection[str]) -> None:
+    """Drop those of these initializers that nothing reads any more."""
+    unused = set(candidates) - used_tensors(graph)
+    for index in reversed(range(len(graph.initializer))):
+        if graph.initializer[index].name in unused:
+            del graph.initializer[index]

@@ -1,0 +1,92 @@
+"""ONNX files into memory, and what their graphs ask for."""
+
+from pathlib import Path
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx.external_data_helper import load_external_data_for_model
+
+from seqto.errors import ModelError
+from seqto.types import Model, TensorSpec
+
+
+def load_model(path: Path, name: str) -> Model:
+    """Return the ONNX model of this file, external data included."""
+    proto = _parsed(path)
+    _read_external_data(proto, path)
+    _require_serializable(proto, path)
+    return Model(name, proto)
+
+
+def input_specs(model: Model) -> tuple[TensorSpec, ...]:
+    """Return what the model must be fed: the graph's inputs that are no initializers."""
+    graph = model.proto.graph
+    constants = {each.name for each in graph.initializer}
+    constants.update(each.values.name for each in graph.sparse_initializer)
+    return tuple(_spec(each) for each in graph.input if each.name not in constants)
+
+
+def first_line(error: object) -> str:
+    """Return the first line of a message, short enough to be part of another one."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0] if len(lines[0]) <= 300 else f"{lines[0][:300]}..."
+
+
+def _parsed(path: Path) -> onnx.ModelProto:
+    """Return what the file itself holds."""
+    if path.is_dir():
+        raise ModelError(f"{path} is a folder: name the .onnx file in it.")
+    if not path.is_file():
+        raise ModelError(f"{path} does not exist: check the path of the model.")
+    try:
+        # The format is given, or onnx would guess it from the file's extension.
+        proto = onnx.load(path, format="protobuf", load_external_data=False)
+    except DecodeError as error:
+        raise _unreadable(path) from error
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
+    # An empty file, and some text, are well-formed protobuf.
+    if not proto.graph.node or not proto.opset_import:
+        raise _unreadable(path)
+    return proto
+
+
+def _unreadable(path: Path) -> ModelError:
+    return ModelError(
+        f"{path} is no ONNX model, or is cut short ({path.stat().st_size} bytes): "
+        "download or export it again."
+    )
+
+
+def _read_external_data(proto: onnx.ModelProto, path: Path) -> None:
+    """Put the tensors that lie in files beside the model into memory."""
+    try:
+        load_external_data_for_model(proto, str(path.parent))
+    except (OSError, ValueError, onnx.checker.ValidationError) as error:
+        raise ModelError(
+            f"{path} keeps weights in files beside it, which cannot be read "
+            f"({first_line(error).rstrip('.')}): put them into the same folder as the model."
+        ) from error
+
+
+def _require_serializable(proto: onnx.ModelProto, path: Path) -> None:
+    """Raise where the model with its external data is too large for one ONNX file."""
+    size = sum(len(each.raw_data) for each in proto.graph.initializer)
+    if size >= onnx.checker.MAXIMUM_PROTOBUF:
+        raise ModelError(
+            f"{path} has {size / 2**30:.1f} GiB of weights: seqto takes models below 2 GiB, "
+            "the limit of an ONNX file without external data."
+        )
+
+
+def _spec(value: onnx.ValueInfoProto) -> TensorSpec:
+    """Return one input as the graph declares it."""
+    if value.type.WhichOneof("value") != "tensor_type":
+        raise ModelError(f"Input {value.name!r} of the model is no tensor: seqto cannot feed it.")
+    tensor = value.type.tensor_type
+    shape = tuple(
+        each.dim_value if each.HasField("dim_value") and each.dim_value > 0 else None
+        for each in tensor.shape.dim
+    )
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    return TensorSpec(value.name, shape, dtype.name)

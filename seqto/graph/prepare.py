@@ -1,0 +1,236 @@
+"""Published models into the form that quantizers take.
+
+Expects any ONNX model; leaves opset 13 or later, uniquely named nodes, constants and batch
+normalization folded, and the shapes of the activations inferred.
+"""
+
+import contextlib
+import logging
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import onnx
+from google.protobuf.message import Message
+from onnx import helper, version_converter
+
+from seqto.errors import ModelError
+from seqto.graph.load import first_line
+from seqto.graph.nodes import (
+    all_nodes,
+    attribute,
+    initializers,
+    unused_name,
+    used_tensors,
+)
+from seqto.types import Model
+
+MINIMUM_OPSET = 13
+"""The first with QuantizeLinear per channel."""
+
+_DEFAULT_DOMAINS = ("", "ai.onnx")
+_FUSION_SUFFIX = re.compile(r"/(MatMulAdd|GemmTranspose|GemmSum)Fusion/?(_token_\d+)?$")
+_MATMUL_BN_WEIGHT = "MatMulBnFusion_GemmB_"
+_ORT_NOISE = re.compile(
+    r"\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from \S+ failed: ?"
+    r"|/\S+\.(cc|h):\d+ .*?\) (?=[A-Z])"
+)
+_ORT_LOGGER = "onnxruntime.quantization.shape_inference"
+_ORT_WARNING, _ORT_ERROR = 2, 3
+
+
+def prepare(model: Model) -> Model:
+    """Return the model ready to be quantized, the same bytes each time."""
+    proto = model.copy_proto()
+    drop_constant_inputs(proto)
+    # Before the conversion, so that a number in a name counts the nodes of the user's file.
+    name_nodes(proto.graph)
+    proto = _at_least(proto, MINIMUM_OPSET, model.name)
+    name_nodes(proto.graph)
+    optimized = _optimized(proto, model.name)
+    restore_names(optimized.graph, proto.graph)
+    name_nodes(optimized.graph)
+    tidy(optimized)
+    require_folded(optimized.graph, model.name)
+    _check(optimized, model.name)
+    return Model(model.name, optimized)
+
+
+def drop_constant_inputs(proto: onnx.ModelProto) -> None:
+    """Take the initializers out of the graph's inputs, where IR version 3 wanted them."""
+    graph = proto.graph
+    constants = initializers(graph)
+    kept = [each for each in graph.input if each.name not in constants]
+    if len(kept) < len(graph.input):
+        del graph.input[:]
+        graph.input.extend(kept)
+    # An initializer that is no input is valid from IR version 4 on.
+    proto.ir_version = max(proto.ir_version, 4)
+
+
+def name_nodes(graph: onnx.GraphProto) -> None:
+    """Give each node a unique name; the names that are there survive, once each."""
+    taken = {node.name for node in graph.node}
+    seen: set[str] = {""}
+    for index, node in enumerate(graph.node):
+        if node.name in seen:
+            node.name = unused_name(node.name or f"{node.op_type}_{index}", taken)
+        seen.add(node.name)
+        taken.add(node.name)
+
+
+def restore_names(graph: onnx.GraphProto, original: onnx.GraphProto) -> None:
+    """Give layers that ONNX Runtime renamed when it fused them their names back."""
+    names = {node.name for node in original.node}
+    free = names - {node.name for node in graph.node}
+    by_weight = {node.input[1]: node.name for node in original.node if node.op_type == "MatMul"}
+    for node in graph.node:
+        before = _name_before_fusion(node, by_weight) if node.name not in names else ""
+        if before in free:
+            node.name = before
+            free.remove(before)
+
+
+def tidy(proto: onnx.ModelProto) -> None:
+    """Drop what ONNX Runtime adds and nothing uses, and put what has no order into one."""
+    _keep_used_opsets(proto)
+    graph = proto.graph
+    alive = used_tensors(graph) | {name for node in graph.node for name in node.output}
+    known = {each.name: each for each in graph.value_info if each.name in alive}
+    _replace(graph.value_info, known)
+    _replace(graph.initializer, initializers(graph))
+
+
+def require_folded(graph: onnx.GraphProto, name: str) -> None:
+    """Raise where a batch normalization that belongs into its convolution is still there."""
+    # Quantizers leave it in float, between layers that they quantize: slow, and easily missed.
+    constants = initializers(graph)
+    leaving = {each.name for each in graph.output}
+    producers = {node.output[0]: node for node in graph.node if node.op_type == "Conv"}
+    for node in graph.node:
+        convolution = producers.get(node.input[0]) if _is_inference_norm(node) else None
+        if convolution is None or node.input[0] in leaving:
+            continue
+        readers = sum(list(each.input).count(node.input[0]) for each in all_nodes(graph))
+        if readers == 1 and {*convolution.input[1:], *node.input[1:]} - {""} <= set(constants):
+            raise ModelError(
+                f"Model {name}: batch normalization {node.name!r} was not folded into "
+                f"{convolution.name!r}; export the model in inference mode (model.eval())."
+            )
+
+
+def _at_least(proto: onnx.ModelProto, opset: int, name: str) -> onnx.ModelProto:
+    """Return the model in this opset, or as it is if its own is later."""
+    versions = [o.version for o in proto.opset_import if o.domain in _DEFAULT_DOMAINS]
+    given = max(versions, default=opset)
+    if given < opset:
+        try:
+            proto = version_converter.convert_version(proto, opset)
+        except Exception as error:  # The converter raises RuntimeError and others.
+            raise ModelError(
+                f"Model {name} cannot be converted from opset {given} to {opset} "
+                f"({first_line(error)}): export it again with opset {opset} or later."
+            ) from error
+    needed = helper.find_min_ir_version_for(list(proto.opset_import), ignore_unknown=True)
+    proto.ir_version = max(proto.ir_version, needed)
+    return proto
+
+
+def _optimized(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
+    """Return the model as ONNX Runtime folds it and infers its shapes."""
+    # Imported here: it takes longer than all the rest of this room.
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    with tempfile.TemporaryDirectory(prefix="seqto-") as folder, _captured_errors() as errors:
+        given, result = Path(folder) / "given.onnx", Path(folder) / "result.onnx"
+        try:
+            onnx.save(proto, given)
+            # Not symbolic: it needs sympy, and leaves files in the current folder when it fails.
+            quant_pre_process(given, result, skip_symbolic_shape=True)
+        except Exception as error:  # ONNX Runtime's errors have no common base.
+            errors.append(error)
+        if errors:
+            raise ModelError(
+                f"Model {name} cannot be prepared for quantization: ONNX Runtime says "
+                f"{_cause(errors[0])!r}. Check that it runs in onnxruntime as it is."
+            )
+        return onnx.load(result)
+
+
+def _cause(error: BaseException) -> str:
+    """Return what ONNX Runtime says, without its own source code and the temporary path."""
+    return first_line(_ORT_NOISE.sub("", str(error)))
+
+
+@contextlib.contextmanager
+def _captured_errors() -> Iterator[list[BaseException]]:
+    """Yield a list of the errors that ONNX Runtime only logs, and keep them off stderr."""
+    import onnxruntime
+
+    logger, handler = logging.getLogger(_ORT_LOGGER), _Collector(logging.ERROR)
+    propagate, logger.propagate = logger.propagate, False
+    logger.addHandler(handler)
+    onnxruntime.set_default_logger_severity(_ORT_ERROR)
+    try:
+        yield handler.errors
+    finally:
+        onnxruntime.set_default_logger_severity(_ORT_WARNING)
+        logger.removeHandler(handler)
+        logger.propagate = propagate
+
+
+class _Collector(logging.Handler):
+    """Keeps the errors that are being handled when something is logged."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__(level)
+        self.errors: list[BaseException] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep the error, or the message where there is none."""
+        self.errors.append(sys.exception() or RuntimeError(record.getMessage()))
+
+
+def _name_before_fusion(node: onnx.NodeProto, by_weight: Mapping[str, str]) -> str:
+    """Return the name that a fused MatMul or Gemm had, as far as it can be told."""
+    name = node.name
+    while _FUSION_SUFFIX.search(name):
+        name = _FUSION_SUFFIX.sub("", name)
+    if name != node.name:
+        return name
+    weight = node.input[1] if len(node.input) > 1 else ""
+    return by_weight.get(weight.removeprefix(_MATMUL_BN_WEIGHT), "")
+
+
+def _keep_used_opsets(proto: onnx.ModelProto) -> None:
+    """Drop the imports of domains of which no node is."""
+    used = {node.domain for node in all_nodes(proto.graph)}.union(_DEFAULT_DOMAINS)
+    used.update(node.domain for function in proto.functions for node in function.node)
+    kept = {each.domain: each for each in proto.opset_import if each.domain in used}
+    _replace(proto.opset_import, kept)
+
+
+def _replace(field: Any, kept: Mapping[str, Message]) -> None:
+    """Make these the content of a repeated field, by name."""
+    ordered = [kept[name] for name in sorted(kept)]
+    del field[:]
+    field.extend(ordered)
+
+
+def _is_inference_norm(node: onnx.NodeProto) -> bool:
+    """Tell whether the node is a batch normalization that does not train."""
+    return node.op_type == "BatchNormalization" and not attribute(node, "training_mode", 0)
+
+
+def _check(proto: onnx.ModelProto, name: str) -> None:
+    """Raise where the prepared model is no valid ONNX model."""
+    try:
+        onnx.checker.check_model(proto)
+    except onnx.checker.ValidationError as error:
+        raise ModelError(
+            f"Model {name} is not valid ONNX after its preparation ({first_line(error)}): "
+            "check it with onnx.checker, and export it again."
+        ) from error

@@ -1,0 +1,1 @@
+"""Model sources: where the model of a study comes from."""

@@ -1,0 +1,25 @@
+"""A model from a file of the user."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BeforeValidator, ConfigDict
+from pydantic.dataclasses import dataclass
+
+from seqto.graph.load import load_model
+from seqto.types import Model
+
+
+@dataclass(config=ConfigDict(extra="forbid"), kw_only=True)
+class LocalModel:
+    """The ONNX file at `path`, called `name` or, without one, as the file is."""
+
+    path: str
+    name: Annotated[str, BeforeValidator(lambda name: name or "")] = ""
+
+    def __post_init__(self) -> None:
+        self.name = self.name or Path(self.path).stem
+
+    def load(self) -> Model:
+        """Return the model in memory."""
+        return load_model(Path(self.path).expanduser(), self.name)
