@@ -221,7 +221,7 @@ class Tracker(TrialLog, Protocol):
         ...
 
     def close_study(self, study: str, state: TrialState) -> None:
-        """End a study: COMPLETE only after its final step."""
+        """End a study: COMPLETE only after its final step. Trials left RUNNING are KILLED."""
         ...
 
     def address(self, study: str) -> Address:

@@ -98,7 +98,9 @@ class Study:
     def name(self) -> str:
         """The name under which its models are registered."""
         parts = self.parts
-        return f"seqto-{parts.source.name}-{parts.device.name}-{parts.quantizer.name}"
+        name = f"seqto-{parts.source.name}-{parts.device.name}-{parts.quantizer.name}"
+        # MLflow's registry refuses both, and only when all candidates are measured.
+        return name.replace("/", "-").replace(":", "-")
 
     @property
     def key(self) -> str:
@@ -183,8 +185,8 @@ class Study:
         model = self.parts.quantizer.quantize(subject.model, subject.ranges, trial.candidate)
         if sha256(model.to_bytes()) != trial.model_sha256:
             raise StudyError(
-                f"candidate {trial.index} cannot be rebuilt as it was measured: onnx or "
-                "onnxruntime changed since. Start afresh with study.resume=false."
+                f"candidate {trial.index} cannot be rebuilt as it was measured: seqto, onnx "
+                "or onnxruntime changed since. Start afresh with study.resume=false."
             )
         self.tracker.log_model(trial, model, subject.example, self.parts.device.describe())
 

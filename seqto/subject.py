@@ -48,8 +48,8 @@ def prepare_subject(parts: Parts, workspace: Workspace) -> Subject:
     floating = prepare(original)
     model, layers = parts.quantizer.prepare(floating)
     specs = input_specs(floating)
-    splits = parts.dataset.load(specs)
     batch = _batch(specs, parts.dataset.chunk_size, parts.quantizer.batch_invariant)
+    splits = parts.dataset.load(specs)
     contents = [sha256(data), splits.fingerprint]
     reference = _reference(parts, workspace, floating, splits.evaluation, batch, contents)
     return Subject(

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-import tempfile
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,20 +46,11 @@ class Workspace:
 def written_whole(path: Path) -> Iterator[Path]:
     """Yield a temporary path that becomes `path` when the block ends well, and else vanishes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{path.suffix}")
     try:
+        # Not by tempfile: its files are private, but a cache or a report may be shared.
+        temporary.touch(exist_ok=False)
         yield temporary
-        # Temporary files are private, but a cache or a report may be shared.
-        temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    """Return the process's umask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -53,12 +53,11 @@ def chosen_candidate(config: DictConfig, context: Context) -> Candidate:
         return _rebuilt(choice.from_run, context)
     if choice.top is not None:
         return _top(choice.top, context)
-    excluded = [] if choice.excluded is None else OmegaConf.to_object(choice.excluded)
-    return _excluding(excluded, context)
+    return _excluding([] if choice.excluded is None else choice.excluded, context)
 
 
 def _excluding(excluded: Any, context: Context) -> Candidate:
-    if not isinstance(excluded, list):
+    if not OmegaConf.is_list(excluded):
         raise ConfigError(
             f"candidate.excluded={excluded} has to be a list of layer names, such as [conv1,fc]."
         )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 import pydantic
-from hydra.errors import ConfigCompositionException, HydraException
+from hydra.errors import ConfigCompositionException, HydraException, OverrideParseException
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 
@@ -34,6 +34,11 @@ def complain(error: BaseException) -> str:
             return _invalid(each)
         if isinstance(each, MissingMandatoryValue):
             return _missing(each)
+    if isinstance(error, OverrideParseException):
+        return (
+            f"cannot read {error.override!r}: {_one_line(str(error)).partition(' See ')[0]}. Put "
+            "quotes around names with special characters: \"key=['/conv/Conv']\"."
+        )
     if isinstance(error, ConfigCompositionException):
         return _uncomposable(str(error))
     if isinstance(error, HydraException | OmegaConfBaseException):

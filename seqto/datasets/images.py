@@ -53,8 +53,8 @@ class ImageFolder:
     def load(self, inputs: Sequence[TensorSpec]) -> Splits:
         """Return the splits, preprocessed for the model's only input."""
         spec = single_input(inputs, self.name)
-        target = self.preprocess.target(spec)
         drawn = self._draw()
+        target = self.preprocess.target(spec)
         key = content_key([list(drawn), asdict(self.preprocess), str(spec)])
         images = list(drawn.values())
         array = self._decoded_once(key, images, target)

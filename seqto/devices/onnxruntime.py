@@ -13,8 +13,10 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError, DeviceError
+from seqto.graph.load import first_line
 from seqto.types import Arrays, Latency, Model
 
+_CPU_INFO = Path("/proc/cpuinfo")
 _PRECISE_KERNELS = "session.x64quantprecision"
 
 
@@ -45,16 +47,22 @@ class OnnxRuntimeDevice:
         options.intra_op_num_threads = self.threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
-        for key, value in self._session_entries().items():
-            options.add_session_config_entry(key, value)
         try:
+            for key, value in self._session_entries().items():
+                options.add_session_config_entry(key, value)
+            # No fallback: ORT would print a notice, and measure the CPU instead.
             session = onnxruntime.InferenceSession(
-                model.to_bytes(), options, providers=[self.provider]
+                model.to_bytes(), options, providers=[self.provider], enable_fallback=0
             )
         except Exception as error:  # ORT's own errors have no common base but Exception.
             raise DeviceError(
-                f"{self.name} cannot load {model.name!r}: {_first_line(error)}"
+                f"{self.name} cannot load {model.name!r}: {first_line(error)}"
             ) from error
+        if self.provider not in session.get_providers():
+            raise DeviceError(
+                f"{self.name} cannot load {model.name!r}: ONNX Runtime has {self.provider}, but it "
+                f"does not start. Check its drivers, or set device.provider."
+            )
         return OnnxRuntimeProgram(session, self)
 
     def describe(self) -> Mapping[str, str]:
@@ -97,7 +105,7 @@ class OnnxRuntimeProgram:
         try:
             return list(self._session.run(None, dict(inputs)))
         except Exception as error:  # ORT's own errors have no common base but Exception.
-            raise DeviceError(f"{self._device.name} cannot run it: {_first_line(error)}") from error
+            raise DeviceError(f"{self._device.name} cannot run it: {first_line(error)}") from error
 
     def time(self, inputs: Arrays) -> Latency:
         """Return the spread of the time that one call takes."""
@@ -137,14 +145,10 @@ def cpu_name() -> str:
 
 def _cpu_info(field_name: str) -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = _CPU_INFO.read_text().splitlines()
     except OSError:
         return ""
     found = (
         line.partition(":")[2] for line in lines if line.partition(":")[0].strip() == field_name
     )
     return next(found, "").strip()
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]

@@ -1,9 +1,12 @@
 """Which operations without weights follow the precision of the layers around them."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import onnx
+
+Step = Callable[[onnx.NodeProto], Iterable[onnx.NodeProto]]
+"""From a node to its neighbours in one direction."""
 
 
 def weightless_regions(
@@ -41,7 +44,8 @@ def left_in_float(
     return [name for name, around in regions.items() if not around & quantized]
 
 
-def _nearest(node, step, layers) -> frozenset[str]:  # type: ignore[no-untyped-def]
+def _nearest(node: onnx.NodeProto, step: Step, layers: Collection[str]) -> frozenset[str]:
+    """Return the first layers that are met on every way from this node."""
     found: set[str] = set()
     seen: set[str] = set()
     pending = list(step(node))

@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from seqto.errors import ConfigError
+from seqto.errors import ConfigError, ModelError
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -29,7 +29,7 @@ class TopKAgreement:
 
     def loss(self, reference: np.ndarray, outputs: np.ndarray) -> float:
         """Return the mean share of the float model's top k classes that the candidate misses."""
-        classes = reference.shape[-1]
+        classes = class_scores(reference).shape[-1]
         if self.k >= classes:
             raise ConfigError(
                 f"metric.k={self.k} compares every class of an output with {classes}: "
@@ -37,12 +37,25 @@ class TopKAgreement:
             )
         wanted, found = _top_k(reference, self.k), _top_k(outputs, self.k)
         shared = (wanted[..., :, None] == found[..., None, :]).any(axis=-1)
-        return float(1.0 - shared.mean())
+        # Not 1 - the share of hits: a loss of 1 % has to be 0.01, or no limit is met exactly.
+        return float(np.mean(~shared))
 
 
 def top1(outputs: np.ndarray) -> np.ndarray:
     """Return the top class of each sample."""
-    return np.asarray(outputs.argmax(axis=-1))
+    return np.asarray(class_scores(outputs).argmax(axis=-1))
+
+
+def class_scores(outputs: np.ndarray) -> np.ndarray:
+    """Return the outputs with the classes last: pooling heads leave axes of length 1 behind."""
+    while outputs.ndim > 2 and outputs.shape[-1] == 1:
+        outputs = outputs[..., 0]
+    if outputs.ndim < 2 or outputs.shape[-1] < 2:
+        raise ModelError(
+            f"the model's first output has the shape {list(outputs.shape)}: one value a sample has "
+            "no top class. seqto takes classifiers, with a score for each class."
+        )
+    return outputs
 
 
 def accuracy(outputs: np.ndarray, labels: np.ndarray) -> float:
@@ -52,4 +65,4 @@ def accuracy(outputs: np.ndarray, labels: np.ndarray) -> float:
 
 def _top_k(outputs: np.ndarray, k: int) -> np.ndarray:
     # Stable, so that equal scores give the same classes in both models.
-    return np.argsort(-outputs, axis=-1, kind="stable")[..., :k]
+    return np.argsort(-class_scores(outputs), axis=-1, kind="stable")[..., :k]

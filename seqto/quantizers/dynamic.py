@@ -5,12 +5,19 @@ from typing import Any, Literal
 
 from onnxruntime.quantization.onnx_quantizer import ONNXQuantizer
 from onnxruntime.quantization.quant_utils import QuantizationMode, QuantType
+from onnxruntime.quantization.registry import IntegerOpsRegistry
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import QuantizationError
 from seqto.graph.layers import gemm_to_matmul
-from seqto.quantizers.onnxruntime import QUANT_TYPES, find_layers, nodes_to_exclude, with_shapes
+from seqto.quantizers.onnxruntime import (
+    QUANT_TYPES,
+    find_layers,
+    nodes_to_exclude,
+    require_operations,
+    with_shapes,
+)
 from seqto.types import Candidate, Layer, Model, Ranges, Samples
 
 WEIGHT_OPS = ("Conv", "MatMul")
@@ -30,6 +37,10 @@ class DynamicQuantizer:
     exclude: list[str] = field(default_factory=list)
     extra_options: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse operations that ORT has no integer form of."""
+        require_operations(self.op_types, {*IntegerOpsRegistry, "Gemm"})
+
     @property
     def batch_invariant(self) -> bool:
         """A batch shares one range for its activations, so its samples depend on each other."""
@@ -47,6 +58,7 @@ class DynamicQuantizer:
 
     def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
         """Return the model with integer operations in all but the candidate's excluded layers."""
+        excluded = nodes_to_exclude(model, candidate, self.exclude)
         try:
             quantizer = ONNXQuantizer(
                 model.copy_proto(),
@@ -58,12 +70,14 @@ class DynamicQuantizer:
                 QuantType.QUInt8,
                 None,
                 [],
-                nodes_to_exclude(model, candidate, self.exclude),
+                excluded,
                 self._quantized_ops(),
                 self._options(),
             )
             quantizer.quantize_model()
-        except (ValueError, KeyError, RuntimeError, TypeError) as error:
+            # ORT sorts when it saves a file; before that the graph is no valid ONNX.
+            quantizer.model.topological_sort()
+        except Exception as error:  # ORT's own errors have no common base but Exception.
             raise QuantizationError(
                 f"ONNX Runtime cannot quantize model {model.name!r} dynamically: {error}. "
                 "Try quantization.op_types or quantization.exclude."
@@ -71,7 +85,9 @@ class DynamicQuantizer:
         return Model(model.name, quantizer.model.model)
 
     def _quantized_ops(self) -> list[str]:
-        return self.op_types or list(WEIGHT_OPS)
+        # A Gemm is a MatMul by now, so who asks for Gemm means MatMul.
+        asked = ["MatMul" if op == "Gemm" else op for op in self.op_types or WEIGHT_OPS]
+        return list(dict.fromkeys(asked))
 
     def _options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"MatMulConstBOnly": True}

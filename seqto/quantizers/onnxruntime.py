@@ -1,12 +1,12 @@
 """What ONNX Runtime's two quantizers share: options by name, the model's form, exclusions."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from onnxruntime.quantization import QuantType
 from onnxruntime.quantization.quant_utils import save_and_reload_model_with_shape_infer
 
-from seqto.errors import LayerError, ModelError
+from seqto.errors import ConfigError, LayerError, ModelError, nearest
 from seqto.graph.layers import weight_layers
 from seqto.graph.regions import left_in_float, weightless_regions
 from seqto.types import Candidate, Layer, Model
@@ -19,6 +19,16 @@ QUANT_TYPES: Mapping[str, QuantType] = {
     "int16": QuantType.QInt16,
     "uint16": QuantType.QUInt16,
 }
+
+
+def require_operations(op_types: Sequence[str] | None, known: Collection[str]) -> None:
+    """Raise where an operation to quantize is misspelt: ORT would quantize the others only."""
+    for name in op_types or ():
+        if name not in known:
+            raise ConfigError(
+                f"quantization.op_types names {name!r}, which is no operation that can be "
+                f"quantized{nearest(name, sorted(known))}. Give ONNX operations, such as Conv."
+            )
 
 
 def with_shapes(model: Model) -> Model:
@@ -36,6 +46,11 @@ def find_layers(
     if unknown:
         raise LayerError(unknown, names, "quantization.exclude")
     chosen = tuple(layer for layer in layers if layer.name not in exclude)
+    if layers and not chosen:
+        raise ModelError(
+            f"model {model.name!r} has no layer left to quantize: quantization.exclude names all "
+            f"{len(layers)} of them. Leave at least one out of it."
+        )
     if not chosen:
         kinds = ", ".join(sorted(op_types))
         present = ", ".join(sorted({node.op_type for node in model.proto.graph.node})) or "no nodes"

@@ -1,5 +1,7 @@
 """Static quantization: QuantizeLinear and DequantizeLinear pairs with calibrated ranges."""
 
+import contextlib
+import io
 import tempfile
 from collections.abc import Mapping
 from dataclasses import field
@@ -17,12 +19,13 @@ from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from seqto.errors import QuantizationError
+from seqto.errors import ConfigError, QuantizationError
 from seqto.quantizers.onnxruntime import (
     QUANT_TYPES,
     IntegerType,
     find_layers,
     nodes_to_exclude,
+    require_operations,
     with_shapes,
 )
 from seqto.types import Arrays, Candidate, Layer, Model, Ranges, Samples
@@ -33,6 +36,14 @@ _METHODS = {
     "minmax": CalibrationMethod.MinMax,
     "percentile": CalibrationMethod.Percentile,
     "entropy": CalibrationMethod.Entropy,
+}
+
+# Options of quantize_static that its calibrators take, under the names they have there.
+_CALIBRATOR_OPTIONS = {
+    "CalibTensorRangeSymmetric": "symmetric",
+    "CalibMovingAverage": "moving_average",
+    "CalibMovingAverageConstant": "averaging_constant",
+    "CalibPercentile": "percentile",
 }
 
 
@@ -54,6 +65,12 @@ class StaticQuantizer:
     exclude: list[str] = field(default_factory=list)
     extra_options: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        """Refuse operations that no model has."""
+        # Not only those of ORT's registries: a QDQ pair fits around any operation.
+        known = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
+        require_operations(self.op_types, known)
+
     @property
     def batch_invariant(self) -> bool:
         """The ranges are fixed, so a sample's outputs do not depend on its batch."""
@@ -64,11 +81,20 @@ class StaticQuantizer:
         types = QUANT_TYPES[self.weight_type], QUANT_TYPES[self.activation_type]
         prepared = with_shapes(Model(model.name, update_opset_version(model.copy_proto(), *types)))
         quantized = [op for op in WEIGHT_OPS if op in self._quantized_ops()]
+        if not quantized:
+            raise ConfigError(
+                f"quantization.op_types={self.op_types} has no operation with weights: "
+                f"name at least one of {', '.join(WEIGHT_OPS)}."
+            )
         return prepared, find_layers(prepared, quantized, self.exclude)
 
     def calibrate(self, model: Model, samples: Samples) -> Ranges:
         """Return the range of every activation over these samples."""
-        with tempfile.TemporaryDirectory(prefix="seqto-calibration-") as folder:
+        with (
+            tempfile.TemporaryDirectory(prefix="seqto-calibration-") as folder,
+            # ORT's histogram calibrators print for every sample.
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
             calibrator = self._calibrator(model, Path(folder))
             for inputs in samples.batches(1):
                 # One at a time: histogram calibrators hold all activations of what they are fed.
@@ -76,11 +102,12 @@ class StaticQuantizer:
             data = calibrator.compute_data()
         return {
             name: (float(np.min(each.range_value[0])), float(np.max(each.range_value[1])))
-            for name, each in data.items()
+            for name, each in sorted(data.items())
         }
 
     def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
         """Return the QDQ model that leaves the candidate's excluded layers in float."""
+        excluded = nodes_to_exclude(model, candidate, self.exclude)
         try:
             quantizer = QDQQuantizer(
                 model.copy_proto(),
@@ -90,12 +117,14 @@ class StaticQuantizer:
                 QUANT_TYPES[self.activation_type],
                 _tensors_data(ranges),
                 [],
-                nodes_to_exclude(model, candidate, self.exclude),
+                excluded,
                 self._quantized_ops(),
                 self._options(),
             )
             quantizer.quantize_model()
-        except (ValueError, KeyError, RuntimeError, TypeError) as error:
+            # ORT sorts when it saves a file; before that the graph is no valid ONNX.
+            quantizer.model.topological_sort()
+        except Exception as error:  # ORT's own errors have no common base but Exception.
             raise QuantizationError(
                 f"ONNX Runtime cannot quantize model {model.name!r} statically: {error}. "
                 "Try other types, quantization.op_types, or quantization.exclude."
@@ -121,6 +150,9 @@ class StaticQuantizer:
         options: dict[str, Any] = {"symmetric": self.activation_symmetric}
         if self.calibration == "percentile":
             options["percentile"] = self.percentile
+        for name, option in _CALIBRATOR_OPTIONS.items():
+            if name in self.extra_options:
+                options[option] = self.extra_options[name]
         calibrator = create_calibrator(
             path,
             self._quantized_ops(),

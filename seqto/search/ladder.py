@@ -48,7 +48,7 @@ class LadderSearch:
     def tell(self, trial: Trial) -> None:
         """Stop once the loss is low enough."""
         if self.stop_at_loss is not None and trial.state is TrialState.COMPLETE:
-            self._stopped = trial.metrics["accuracy_loss"] <= self.stop_at_loss
+            self._stopped |= trial.metrics["accuracy_loss"] <= self.stop_at_loss
 
     def remaining(self) -> int:
         """Return how many candidates are left at the most."""

@@ -16,7 +16,9 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError
+from seqto.graph.layers import weight_layers
 from seqto.protocols import Quantizer
+from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.types import Arrays, Candidate, Layer, LayerScore, Model, Ranges, Samples
 
@@ -58,7 +60,7 @@ class PaperSensitivity:
         """Return the layers, the most hurt first."""
         if not ranges:
             # Nothing to compare inside a dynamically quantized model: analyse its static twin.
-            quantizer = StaticQuantizer(op_types=sorted({layer.op_type for layer in layers}))
+            quantizer = _static_twin(model, layers, quantizer)
             ranges = quantizer.calibrate(model, samples)
         full = Candidate.excluding([layer.name for layer in layers], [])
         quantized = quantizer.quantize(model, ranges, full)
@@ -81,6 +83,15 @@ class PaperSensitivity:
             for layer in layers
         ]
         return tuple(sorted(scores, key=lambda each: -each.score))
+
+
+def _static_twin(model: Model, layers: Sequence[Layer], quantizer: Quantizer) -> StaticQuantizer:
+    """Return a static quantizer of just these layers, with weights as fine as this one's."""
+    op_types = sorted({layer.op_type for layer in layers})
+    names = {layer.name for layer in layers}
+    never = [each.name for each in weight_layers(model, op_types) if each.name not in names]
+    fine = quantizer.per_channel if isinstance(quantizer, DynamicQuantizer) else True
+    return StaticQuantizer(op_types=op_types, exclude=never, per_channel=fine)
 
 
 @plain_dataclass

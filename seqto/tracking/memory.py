@@ -50,7 +50,8 @@ class MemoryTracker:
         if resume:
             for study, held in reversed(self.studies.items()):
                 if held.plan.key == plan.key:
-                    self._reopen(held)
+                    self._kill_running(held)
+                    held.state = TrialState.RUNNING
                     return study
         study = next(self._ids)
         self.studies[study] = MemoryStudy(plan)
@@ -134,8 +135,10 @@ class MemoryTracker:
         aliases |= {each.alias: each.trial.id for each in recommended}
 
     def close_study(self, study: str, state: TrialState) -> None:
-        """End a study."""
-        self._study(study).state = state
+        """End a study, and what still runs of it."""
+        held = self._study(study)
+        self._kill_running(held)
+        held.state = state
 
     def address(self, study: str) -> Address:
         """Return the study's name in this process."""
@@ -146,8 +149,7 @@ class MemoryTracker:
             raise TrackingError(f"there is no study {study!r}")
         return self.studies[study]
 
-    def _reopen(self, held: MemoryStudy) -> None:
-        held.state = TrialState.RUNNING
+    def _kill_running(self, held: MemoryStudy) -> None:
         for trial in held.trials:
             if self.trial(trial).state is TrialState.RUNNING:
                 self.end_trial(trial, TrialState.KILLED, "its study was interrupted")

@@ -9,6 +9,7 @@ import functools
 import json
 import logging
 import os
+import shlex
 import shutil
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import filelock
 import mlflow
 import mlflow.onnx
 from mlflow.entities import Metric, Param, Run, RunTag
@@ -44,7 +46,9 @@ from seqto.types import (
     StudyRecord,
     Trial,
     TrialState,
+    content_key,
 )
+from seqto.workspace import Workspace
 
 _BASELINE = "float_"
 _EXCLUDED = "excluded_layers.json"
@@ -52,6 +56,9 @@ _SENSITIVITY = "sensitivity.json"
 # MLflow cuts longer values without a word.
 _LONGEST_PARAM = 6000
 _LONGEST_TAG = 8000
+
+# By default MLflow tries for four minutes to reach a server that is not there.
+_IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 
 _STATES = {
     "RUNNING": TrialState.RUNNING,
@@ -78,15 +85,13 @@ class MlflowTracker:
         """Return the id of a RUNNING parent run."""
         found = self._last_study(plan.key) if resume else None
         if found is not None:
-            for run in self._children(found.info.run_id):
-                if run.info.status == "RUNNING":
-                    self.end_trial(run.info.run_id, TrialState.KILLED, "its study was interrupted")
+            self._kill_running(found.info.run_id)
             self._client.update_run(found.info.run_id, status="RUNNING")
+            self._describe_study(found.info.run_id, plan, known=found.data.params)
             return str(found.info.run_id)
         tags = {**plan.tags, "seqto.kind": "study", "seqto.key": plan.key}
         study = self._create_run(plan.name, tags, parent=os.environ.get("MLFLOW_RUN_ID"))
-        self._batch(study, params=plan.params)
-        self._client.log_text(study, plan.config, "config.yaml")
+        self._describe_study(study, plan)
         return study
 
     def start_trial(self, study: str | None, index: int, candidate: Candidate, name: str) -> str:
@@ -94,13 +99,14 @@ class MlflowTracker:
         tags = {"seqto.kind": "candidate", "seqto.key": candidate.key, "seqto.pareto": "false"}
         run = self._create_run(name, tags, parent=study)
         excluded = candidate.excluded
-        self._batch(run, params={"index": str(index), "excluded_count": str(len(excluded))})
         document = {
             "key": candidate.key,
             "excluded": list(excluded),
             "precisions": dict(candidate.precisions),
         }
         self._client.log_dict(run, document, _EXCLUDED)
+        # Last: a run that has an index is whole, whenever the process is killed.
+        self._batch(run, params={"index": str(index), "excluded_count": str(len(excluded))})
         return run
 
     def finish_trial(self, trial: str, measurement: Measurement, duplicate_of: int | None) -> None:
@@ -149,6 +155,8 @@ class MlflowTracker:
         """Return the last child run of each index; a FINISHED one before any other."""
         chosen: dict[int, Run] = {}
         for run in self._children(study):
+            if "index" not in run.data.params:
+                continue  # Its process was killed as it began.
             index = int(run.data.params["index"])
             # Runs come oldest first.
             if index not in chosen or chosen[index].info.status != "FINISHED":
@@ -199,6 +207,8 @@ class MlflowTracker:
         if "seqto.model_uri" in run.data.tags:
             return
         session = {name: value for name, value in facts.items() if name.startswith("session.")}
+        # Logging a model goes through MLflow's global URI.
+        mlflow.set_tracking_uri(self._resolved_uri)
         with _quiet():
             info = MlflowModel.log(
                 artifact_path=None,
@@ -219,7 +229,7 @@ class MlflowTracker:
 
     def register(self, study: str, name: str, recommended: Sequence[Recommendation]) -> None:
         """Make a version of each recommended model, once, and move the aliases to them."""
-        with contextlib.suppress(MlflowException):
+        with _unless_it_exists():
             self._client.create_registered_model(
                 name, description="Selectively quantized by seqto; see the aliases of its versions."
             )
@@ -228,7 +238,8 @@ class MlflowTracker:
             self._client.set_registered_model_alias(name, each.alias, number)
 
     def close_study(self, study: str, state: TrialState) -> None:
-        """End the parent run."""
+        """End the parent run, and child runs that nobody ends any more."""
+        self._kill_running(study)
         self._client.set_terminated(study, _STATUS[state])
 
     def address(self, study: str) -> Address:
@@ -237,9 +248,8 @@ class MlflowTracker:
         uri = self._resolved_uri
         if uri.startswith(("http://", "https://")):
             return Address(uri.rstrip("/") + page)
-        return Address(
-            f"http://127.0.0.1:5000{page}", f"{_mlflow_command()} ui --backend-store-uri {uri}"
-        )
+        command = shlex.join([_mlflow_command(), "ui", "--backend-store-uri", uri])
+        return Address(f"http://127.0.0.1:5000{page}", command)
 
     @functools.cached_property
     def _resolved_uri(self) -> str:
@@ -249,21 +259,17 @@ class MlflowTracker:
     def _client(self) -> MlflowClient:
         logging.getLogger("alembic").setLevel(logging.WARNING)
         logging.getLogger("mlflow").setLevel(logging.WARNING)
-        # Logging a model goes through MLflow's global URI.
-        mlflow.set_tracking_uri(self._resolved_uri)
-        return MlflowClient(self._resolved_uri)
+        with self._first_contact():
+            client = MlflowClient(self._resolved_uri)
+            if client.get_experiment_by_name(self.experiment) is None:
+                with _unless_it_exists():
+                    client.create_experiment(self.experiment)
+        return client
 
     @functools.cached_property
     def _experiment_id(self) -> str:
-        try:
-            found = self._client.get_experiment_by_name(self.experiment)
-            if found is None:
-                return str(self._client.create_experiment(self.experiment))
-        except MlflowException as error:
-            raise TrackingError(
-                f"MLflow at {self._resolved_uri} does not answer: {_first_line(error)}. "
-                "Check tracking.uri or MLFLOW_TRACKING_URI."
-            ) from error
+        found = self._client.get_experiment_by_name(self.experiment)
+        assert found is not None
         if found.lifecycle_stage == "deleted":
             raise TrackingError(
                 f"MLflow's experiment {self.experiment!r} is deleted. Restore it with `mlflow "
@@ -271,11 +277,44 @@ class MlflowTracker:
             )
         return str(found.experiment_id)
 
+    @contextlib.contextmanager
+    def _first_contact(self) -> Iterator[None]:
+        """Let one process at a time make a store, and say soon where there can be none."""
+        try:
+            with self._store_lock(), _environment(_IMPATIENT):
+                yield
+        except Exception as error:  # MLflow's, SQLAlchemy's, a missing database driver's.
+            raise TrackingError(
+                f"MLflow at {self._resolved_uri} does not answer: {_first_line(error)}. "
+                "Check tracking.uri or MLFLOW_TRACKING_URI."
+            ) from error
+
+    def _store_lock(self) -> contextlib.AbstractContextManager[object]:
+        """Return a lock around making a store: two processes would migrate the same tables."""
+        if not self._resolved_uri.startswith("sqlite:"):
+            return contextlib.nullcontext()
+        path = Workspace.default().lock(content_key(self._resolved_uri))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return filelock.FileLock(path)
+
     def _create_run(self, name: str, tags: Mapping[str, str], parent: str | None) -> str:
         nesting = {"mlflow.parentRunId": parent} if parent else {}
         all_tags = resolve_tags({**tags, **nesting})
         run = self._client.create_run(self._experiment_id, tags=all_tags, run_name=name)
         return str(run.info.run_id)
+
+    def _describe_study(
+        self, study: str, plan: StudyPlan, known: Mapping[str, str] | None = None
+    ) -> None:
+        """Record the plan; MLflow takes no other value for a param that a run has."""
+        missing = {name: each for name, each in plan.params.items() if name not in (known or {})}
+        self._batch(study, params=missing)
+        self._client.log_text(study, plan.config, "config.yaml")
+
+    def _kill_running(self, study: str) -> None:
+        for run in self._children(study):
+            if run.info.status == "RUNNING":
+                self.end_trial(run.info.run_id, TrialState.KILLED, "its study was interrupted")
 
     def _run(self, run_id: str) -> Run:
         try:
@@ -336,8 +375,15 @@ class MlflowTracker:
         return tuple(_score(row) for row in self._json(study, _SENSITIVITY)["layers"])
 
     def _candidate(self, run_id: str) -> Candidate:
-        precisions = self._json(run_id, _EXCLUDED)["precisions"]
-        return Candidate(tuple(sorted(precisions.items())))
+        if run_id not in self._candidates:
+            precisions = self._json(run_id, _EXCLUDED)["precisions"]
+            self._candidates[run_id] = Candidate(tuple(sorted(precisions.items())))
+        return self._candidates[run_id]
+
+    @functools.cached_property
+    def _candidates(self) -> dict[str, Candidate]:
+        """What was read by run id: a download each, and it never changes."""
+        return {}
 
     def _json(self, run_id: str, name: str) -> Any:
         # A folder for each call: MLflow downloads into a shared temporary folder otherwise.
@@ -372,8 +418,9 @@ class MlflowTracker:
         )
 
     def _version(self, name: str, study: str, trial: Trial) -> str:
-        for each in self._client.search_model_versions(f"name = '{name}'"):
-            if each.run_id == trial.id:
+        # Not by name: a filter cannot have a name with a quote in it.
+        for each in self._client.search_model_versions(f"run_id = '{trial.id}'"):
+            if each.name == name:
                 return str(each.version)
         uri = self._run(trial.id).data.tags["seqto.model_uri"]
         with _quiet():
@@ -440,18 +487,30 @@ def _mlflow_command() -> str:
     return str(beside)
 
 
+def _quiet() -> contextlib.AbstractContextManager[None]:
+    """Keep MLflow's progress bars off the terminal."""
+    return _environment({"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"})
+
+
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep MLflow's progress bars and notes off the terminal."""
-    before = os.environ.get("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR")
-    os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = "false"
+def _environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """Set these environment variables for a while; one that the user has set stays as it is."""
+    names = [name for name in settings if name not in os.environ]
+    os.environ.update({name: settings[name] for name in names})
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"]
-        else:
-            os.environ["MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR"] = before
+        for name in names:
+            del os.environ[name]
+
+
+@contextlib.contextmanager
+def _unless_it_exists() -> Iterator[None]:
+    try:
+        yield
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
 
 
 def _first_line(error: Exception) -> str:

@@ -1,0 +1,139 @@
+"""Bad input gets one clear line with the remedy, exit code 1, and leaves nothing behind."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from commands import Command, Result
+from onnx import helper
+from PIL import Image
+
+
+def complaint(result: Result) -> str:
+    """Return the one line of a command that failed as it should."""
+    assert result.code == 1
+    assert "Traceback" not in result.out + result.err
+    (line,) = result.err.strip().splitlines()
+    return line.removeprefix("seqto: error: ")
+
+
+@pytest.mark.parametrize("mode", [[], ["-m"]], ids=["single", "study"])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["modl=digits"], ["'modl'", "did you mean 'model'"]),
+        (["model=digit"], ["model=digit is no choice", "did you mean 'digits'", "local"]),
+        (["quantization.per_chanel=true"], ["did you mean 'quantization.per_channel'"]),
+        (["search.step=abc"], ["step='abc'", "valid integer"]),
+        (["search.order=backwards"], ["order='backwards'", "'ranked', 'reversed' or 'random'"]),
+        (["quantization.calibration=max"], ["calibration='max'", "'percentile'"]),
+        (["dataset.evaluation_size=0"], ["evaluation_size=0", "greater than 0"]),
+        (["dataset.evaluation_size=5000"], ["5000", "800"]),
+        (["model=local"], ["model.path is not given", "model.path="]),
+        (["model=local", "model.path=none.onnx"], ["none.onnx does not exist"]),
+        (["model=local", "model.path=."], ["folder"]),
+        (["device.provider=CUDAExecutionProvider"], ["CUDAExecutionProvider", "It has"]),
+        (["candidate.excluded=[a"], ["candidate.excluded=[a"]),
+        (["dataset=images", "dataset.path=none"], ["none", "dataset.path"]),
+        (["quantization.exclude=[dense]"], ["quantization.exclude", "'dense'", "did you mean"]),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_bad_overrides(
+    seqto: Command, arguments: list[str], words: list[str], mode: list[str]
+) -> None:
+    line = complaint(seqto(*arguments, *mode))
+    assert all(word in line for word in words), line
+
+
+def test_file_that_is_no_model(seqto: Command, tmp_path: Path) -> None:
+    (tmp_path / "notes.onnx").write_text("this is no model")
+    line = complaint(seqto("model=local", "model.path=notes.onnx", "-m"))
+    assert "notes.onnx is no ONNX model" in line
+
+
+def test_model_without_a_quantizable_layer(seqto: Command, tmp_path: Path) -> None:
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["image"], ["out"])],
+        "relu",
+        [value("image", onnx.TensorProto.FLOAT, ["n", 1, 8, 8])],
+        [value("out", onnx.TensorProto.FLOAT, ["n", 1, 8, 8])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, tmp_path / "relu.onnx")
+    line = complaint(seqto("model=local", "model.path=relu.onnx", "-m"))
+    assert "has no layer to quantize" in line and "it has Relu" in line
+
+
+def test_images_for_a_model_of_another_shape(seqto: Command, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (300, 300, 3), np.uint8)
+    for name in ("one.png", "two.png"):
+        pixels[0] = ord(name[0])
+        Image.fromarray(pixels).save(tmp_path / name)
+    sizes = ["dataset.calibration_size=1", "dataset.evaluation_size=1"]
+    line = complaint(seqto("dataset=images", "dataset.path=.", *sizes, "-m"))
+    assert "8" in line and "224" in line and "preprocess" in line
+
+
+def test_too_few_images(seqto: Command, tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    line = complaint(seqto("dataset=images", "dataset.path=photos", "preprocess.crop=8", "-m"))
+    assert "has no images" in line
+    Image.new("RGB", (20, 20)).save(tmp_path / "photos" / "one.png")
+    line = complaint(seqto("dataset=images", "dataset.path=photos", "preprocess.crop=8", "-m"))
+    assert "dataset.calibration_size" in line and "dataset.evaluation_size" in line
+
+
+def test_unreadable_image_is_named(seqto: Command, tmp_path: Path) -> None:
+    for name in ("a.png", "b.png"):
+        (tmp_path / name).write_text(f"{name} is no image")
+    sizes = ["dataset.calibration_size=1", "dataset.evaluation_size=1"]
+    line = complaint(seqto("dataset=images", "dataset.path=.", "preprocess.crop=8", *sizes, "-m"))
+    assert "a.png" in line or "b.png" in line
+
+
+def test_unknown_layer_gets_the_nearest_names(seqto: Command) -> None:
+    line = complaint(seqto("candidate.excluded=[dense]"))
+    assert "'dense'" in line and "did you mean '/dense/Gemm'" in line
+
+
+def test_choices_of_a_candidate_exclude_each_other(seqto: Command) -> None:
+    line = complaint(seqto("candidate.excluded=[]", "candidate.top=1"))
+    assert "candidate.excluded and candidate.top exclude each other" in line
+    assert "a list" in complaint(seqto("candidate.excluded=conv"))
+    assert "from 0 to" in complaint(seqto("candidate.top=1000"))
+    assert "-m runs a study" in complaint(seqto("candidate.top=1", "-m"))
+
+
+def test_run_that_is_not_there(seqto: Command) -> None:
+    assert "no run 'abc'" in complaint(seqto("candidate.from_run=abc"))
+
+
+def test_objectives_that_nothing_measures(seqto: Command) -> None:
+    line = complaint(seqto("objectives=[accuracy_loss,size]", "-m"))
+    assert "'size'" in line and "size_bytes" in line
+    assert "at least two" in complaint(seqto("objectives=[size_bytes]", "-m"))
+
+
+def test_tracking_server_that_does_not_answer(
+    seqto: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    line = complaint(seqto("tracking.uri=http://127.0.0.1:9", "-m"))
+    assert "http://127.0.0.1:9 does not answer" in line and "tracking.uri" in line
+
+
+def test_nothing_is_recorded_of_a_study_that_could_not_begin(
+    seqto: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "mlflow.db").unlink()
+    assert seqto("quantization.exclude=[dense]", "-m").code == 1
+    assert not (tmp_path / "mlflow.db").exists()
+
+
+def test_debug_shows_the_traceback(seqto: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEQTO_DEBUG", "1")
+    with pytest.raises(Exception, match="none.onnx"):
+        seqto("model=local", "model.path=none.onnx", "-m")

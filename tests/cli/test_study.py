@@ -1,0 +1,181 @@
+"""The first command of the README, and what it leaves."""
+
+import json
+import re
+from pathlib import Path
+
+import mlflow
+import onnx
+import onnxruntime
+import pytest
+from commands import Command, Result
+from mlflow.tracking import MlflowClient
+from PIL import Image
+
+from seqto.datasets.digits import DigitsDataset
+from seqto.graph.load import input_specs
+from seqto.models.embedded import EmbeddedModel
+
+# A ladder of few rungs, so that most tests are quick.
+SHORT = ["search.step=8", "dataset.evaluation_size=200", "device.repeats=3"]
+
+
+def last_line(result: Result, label: str) -> str:
+    lines = [line for line in result.out.splitlines() if line.startswith(f"{label}:")]
+    return lines[-1].partition(":")[2].strip()
+
+
+def run_id(result: Result) -> str:
+    return last_line(result, "open").rpartition("/")[2]
+
+
+def client(folder: Path) -> MlflowClient:
+    return MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
+
+
+@pytest.mark.slow
+def test_default_study_has_an_honest_trade_off(seqto: Command, tmp_path: Path) -> None:
+    result = seqto("-m")
+    assert result.code == 0, result.err
+    (report,) = tmp_path.glob("multirun/*/*/report.json")
+    content = json.loads(report.read_text())
+    candidates = content["candidates"]
+    assert len(candidates) == len(content["sensitivity"]) + 1
+    full, last = candidates[0], candidates[-1]
+    assert full["excluded_count"] == 0 and full["metrics"]["accuracy_loss"] > 0
+    assert last["excluded_count"] == len(content["sensitivity"])
+    assert last["metrics"]["accuracy_loss"] == 0
+    assert sum(each["pareto"] for each in candidates) >= 3
+    assert set(content["recommended"]) == {"balanced", "accurate", "small"}
+    assert 0 < content["hypervolume"] < 1
+
+
+def test_study_prints_where_to_look(seqto: Command, tmp_path: Path) -> None:
+    result = seqto(*SHORT, "-m")
+    assert result.code == 0, result.err
+    assert "balanced" in result.out and "float" in result.out
+    with Image.open(tmp_path / last_line(result, "picture")) as picture:
+        assert picture.width > 500
+    assert re.fullmatch(
+        r"http://127.0.0.1:5000/#/experiments/1/runs/\w{32}", last_line(result, "open")
+    )
+    assert "mlflow ui --backend-store-uri sqlite:///" in last_line(result, "serve")
+    assert "\r" not in result.out and "\x1b" not in result.out, "quiet when not a terminal"
+
+
+def test_study_leaves_what_the_design_says(seqto: Command, tmp_path: Path) -> None:
+    result = seqto(*SHORT, "-m")
+    study = client(tmp_path).get_run(run_id(result))
+    assert study.info.status == "FINISHED"
+    assert study.data.tags["seqto.kind"] == "study"
+    assert study.data.tags["seqto.model"] == "digits"
+    assert study.data.params["quantization.per_channel"] == "True"
+    assert {"hypervolume", "candidates", "front_size", "failed", "wall_seconds"} <= set(
+        study.data.metrics
+    )
+    artifacts = {each.path for each in client(tmp_path).list_artifacts(study.info.run_id)}
+    assert artifacts >= {
+        "config.yaml",
+        "sensitivity.json",
+        "sensitivity.png",
+        "objectives.png",
+        "front.png",
+        "report.json",
+    }
+    children = client(tmp_path).search_runs(
+        ["1"], f"tags.`mlflow.parentRunId` = '{study.info.run_id}'"
+    )
+    assert len(children) == study.data.metrics["candidates"]
+    on_front = [child for child in children if child.data.tags["seqto.pareto"] == "true"]
+    assert len(on_front) == study.data.metrics["front_size"]
+    assert all("seqto.model_uri" in child.data.tags for child in on_front)
+
+
+def test_registered_models_load(seqto: Command, tmp_path: Path) -> None:
+    result = seqto(*SHORT, "-m")
+    assert "@balanced" in last_line(result, "models")
+    samples = DigitsDataset().load(input_specs(EmbeddedModel().load())).evaluation
+    image = samples.inputs["image"][:4]
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    uri = "models:/seqto-digits-cpu-static@accurate"
+    onnx.checker.check_model(mlflow.onnx.load_model(uri))
+    served = mlflow.pyfunc.load_model(uri)
+    assert served.metadata.signature is not None
+    assert served.predict({"image": image})["logits"].shape == (4, 10)
+
+
+def test_the_same_command_again_measures_nothing(seqto: Command, tmp_path: Path) -> None:
+    first, second = seqto(*SHORT, "-m"), seqto(*SHORT, "-m")
+    assert run_id(first) == run_id(second)
+    assert "candidates were measured before" in second.out
+    versions = client(tmp_path).search_model_versions("name = 'seqto-digits-cpu-static'")
+    assert len({each.run_id for each in versions}) == len(versions), "registered twice"
+    third = seqto(*SHORT, "study.resume=false", "-m")
+    assert run_id(third) != run_id(first)
+
+
+def test_jobs_of_a_study_share_what_was_prepared(
+    seqto: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads = []
+    load = EmbeddedModel.load
+    monkeypatch.setattr(EmbeddedModel, "load", lambda self: loads.append(1) or load(self))
+    assert seqto(*SHORT, "-m").code == 0
+    assert len(loads) == 1
+
+
+def test_commas_multiply_into_studies(seqto: Command, tmp_path: Path) -> None:
+    result = seqto(*SHORT, "quantization=static,dynamic", "search.maximum=1", "-m")
+    assert result.code == 0, result.err
+    found = client(tmp_path).search_runs(["1"], "tags.`seqto.kind` = 'study'")
+    assert {run.data.tags["seqto.quantization"] for run in found} == {"static", "dynamic"}
+
+
+def test_a_study_that_fails_does_not_stop_the_others(seqto: Command, tmp_path: Path) -> None:
+    result = seqto(*SHORT, "model=local,digits", "+model.path=none.onnx", "-m")
+    assert result.code == 1
+
+
+@pytest.mark.parametrize(
+    "objectives", ["[accuracy_loss,latency_ms]", "[accuracy_loss,size_bytes,latency_ms]"]
+)
+def test_latency_can_be_an_objective(seqto: Command, objectives: str) -> None:
+    result = seqto(*SHORT, f"objectives={objectives}", "-m")
+    assert result.code == 0, result.err
+
+
+def test_topk_metric(seqto: Command) -> None:
+    result = seqto(*SHORT, "metric=topk", "metric.k=3", "-m")
+    assert result.code == 0, result.err
+    assert "topk loss" in result.out
+
+
+def test_single_candidate_is_saved_where_the_last_line_says(seqto: Command, tmp_path: Path) -> None:
+    result = seqto("candidate.top=2", "device.repeats=3")
+    assert result.code == 0, result.err
+    assert result.out.splitlines()[-1].startswith("model:")
+    path = tmp_path / last_line(result, "model")
+    onnx.checker.check_model(onnx.load(path))
+    onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    run = client(tmp_path).get_run(run_id(result))
+    assert run.info.status == "FINISHED" and "mlflow.parentRunId" not in run.data.tags
+    assert run.data.metrics["size_bytes"] == path.stat().st_size
+    assert run.data.params["excluded_count"] == "2"
+
+
+def test_candidate_of_a_study_is_built_again(seqto: Command, tmp_path: Path) -> None:
+    study = run_id(seqto(*SHORT, "-m"))
+    child = client(tmp_path).search_runs(
+        ["1"], f"tags.`mlflow.parentRunId` = '{study}' and params.index = '1'"
+    )[0]
+    result = seqto(*SHORT, f"candidate.from_run={child.info.run_id}")
+    assert result.code == 0, result.err
+    again = client(tmp_path).get_run(run_id(result))
+    assert again.data.tags["seqto.sha256"] == child.data.tags["seqto.sha256"]
+    assert again.data.metrics["accuracy_loss"] == child.data.metrics["accuracy_loss"]
+
+
+def test_excluded_layers_by_name(seqto: Command, tmp_path: Path) -> None:
+    result = seqto("candidate.excluded=['/dense/Gemm']", "device.repeats=3")
+    assert result.code == 0, result.err
+    assert result.out.startswith("1 of ")

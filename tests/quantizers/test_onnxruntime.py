@@ -1,0 +1,88 @@
+"""What the two quantizers of ONNX Runtime share."""
+
+import pytest
+from onnx_models import residual
+from quantizable_models import weightless
+
+from seqto.errors import ConfigError, LayerError, ModelError
+from seqto.graph.prepare import prepare
+from seqto.quantizers.dynamic import DynamicQuantizer
+from seqto.quantizers.onnxruntime import find_layers, nodes_to_exclude, with_shapes
+from seqto.quantizers.static import StaticQuantizer
+from seqto.types import Candidate
+
+LAYERS = ["stem", "left", "right", "head"]
+BOTH = pytest.mark.parametrize("quantizer", [StaticQuantizer, DynamicQuantizer])
+
+
+def test_layers_are_of_the_operations_asked_for() -> None:
+    layers = find_layers(prepare(residual()), ["Gemm"], [])
+    assert [layer.name for layer in layers] == ["head"]
+
+
+def test_layers_never_to_quantize_are_left_out() -> None:
+    layers = find_layers(prepare(residual()), ["Conv", "Gemm"], ["right", "stem"])
+    assert [layer.name for layer in layers] == ["left", "head"]
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("name", "hint"), [("rihgt", "'rihgt' (did you mean 'right'?)"), ("fc", "'fc'.")]
+)
+def test_unknown_layer_gives_the_nearest_names(quantizer: type, name: str, hint: str) -> None:
+    with pytest.raises(LayerError) as caught:
+        quantizer(exclude=["left", name]).prepare(prepare(residual()))
+    message = str(caught.value)
+    assert message.startswith("quantization.exclude names layers that the model does not have")
+    assert hint in message
+    assert "4 quantizable layers, from 'stem' to 'head'" in message
+
+
+def test_nodes_without_weights_are_no_layers() -> None:
+    with pytest.raises(LayerError, match="'add'"):
+        find_layers(prepare(residual()), ["Conv", "Add"], ["add"])
+
+
+@BOTH
+def test_excluding_all_layers_for_ever_is_refused(quantizer: type) -> None:
+    with pytest.raises(ModelError, match="quantization.exclude names all 4"):
+        quantizer(exclude=LAYERS).prepare(prepare(residual()))
+
+
+def test_model_with_nothing_to_quantize_says_what_it_has() -> None:
+    with pytest.raises(ModelError, match="one of Conv, Gemm .*it has MatMul, Relu"):
+        find_layers(prepare(weightless()), ["Gemm", "Conv"], [])
+
+
+@BOTH
+def test_misspelt_operation_gives_the_nearest(quantizer: type) -> None:
+    with pytest.raises(ConfigError, match="op_types names 'Covn'.*did you mean 'Conv'"):
+        quantizer(op_types=["Gemm", "Covn"])
+
+
+def test_nothing_is_left_alone_in_full_quantization() -> None:
+    model = prepare(residual())
+    assert nodes_to_exclude(model, Candidate.excluding(LAYERS, []), []) == []
+
+
+def test_operations_between_excluded_layers_are_left_alone_too() -> None:
+    candidate = Candidate.excluding(LAYERS, ["stem", "left"])
+    # left_relu feeds the quantized `right`, stem_relu the Add behind it.
+    assert nodes_to_exclude(prepare(residual()), candidate, []) == ["left", "stem"]
+    candidate = Candidate.excluding(LAYERS, ["stem", "left", "right"])
+    assert "left_relu" in nodes_to_exclude(prepare(residual()), candidate, [])
+
+
+def test_layers_never_to_quantize_count_as_excluded() -> None:
+    model = prepare(residual())
+    chosen = Candidate.excluding(LAYERS[:-1], LAYERS[:-1])
+    everything = Candidate.excluding(LAYERS, LAYERS)
+    assert nodes_to_exclude(model, chosen, ["head"]) == nodes_to_exclude(model, everything, [])
+
+
+def test_shapes_are_marked_and_the_model_stays_as_it_is() -> None:
+    model = prepare(residual())
+    before = model.to_bytes()
+    marked = with_shapes(model)
+    assert {each.key for each in marked.proto.metadata_props} >= {"onnx.infer"}
+    assert model.to_bytes() == before

@@ -1,0 +1,232 @@
+"""What every quantizer must do; the test of each one subclasses this."""
+
+import hashlib
+import itertools
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx_models import node_names, residual, run
+from quantizable_models import random_samples, shared_weight, weightless
+
+from seqto.errors import ModelError
+from seqto.graph.prepare import prepare
+from seqto.models.local import LocalModel
+from seqto.protocols import Quantizer
+from seqto.types import Candidate, Layer, Model, Ranges, Samples
+
+# Run in a process of its own, whose sets have another order.
+_QUANTIZE_AND_PRINT_SHA256 = """
+import hashlib, pickle, sys
+import onnx
+from seqto.types import Candidate, Model, Samples
+quantizer, data, inputs, ids, layers, excluded = pickle.load(sys.stdin.buffer)
+model, _ = quantizer.prepare(Model("residual", onnx.load_from_string(data)))
+ranges = quantizer.calibrate(model, Samples(inputs, ids))
+quantized = quantizer.quantize(model, ranges, Candidate.excluding(layers, excluded))
+print(hashlib.sha256(quantized.to_bytes()).hexdigest())
+"""
+
+
+class Prepared:
+    """A model as the quantizer takes it, calibrated."""
+
+    def __init__(self, quantizer: Quantizer, floating: Model, samples: Samples) -> None:
+        self.quantizer = quantizer
+        self.floating = floating
+        self.samples = samples
+        self.model: Model
+        self.layers: tuple[Layer, ...]
+        self.model, self.layers = quantizer.prepare(floating)
+        self.ranges: Ranges = quantizer.calibrate(self.model, samples)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the layers."""
+        return [layer.name for layer in self.layers]
+
+    @property
+    def inputs(self) -> dict[str, np.ndarray]:
+        """The samples, as a session takes them."""
+        return dict(self.samples.inputs)
+
+    def excluding(self, *excluded: str) -> Model:
+        """Return the model that leaves these layers in float."""
+        candidate = Candidate.excluding(self.names, excluded)
+        return self.quantizer.quantize(self.model, self.ranges, candidate)
+
+
+def prepared_residual(quantizer: Quantizer) -> Prepared:
+    """Return the residual model, ready to be quantized."""
+    floating = prepare(residual())
+    return Prepared(quantizer, floating, random_samples(floating))
+
+
+class QuantizerSuite:
+    """Subclasses give the fixture `quantizer`."""
+
+    @pytest.fixture
+    def quantizer(self) -> Quantizer:
+        """Return the quantizer to test."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def prepared(self, quantizer: Quantizer) -> Prepared:
+        """Return the residual model, ready to be quantized."""
+        return prepared_residual(quantizer)
+
+    def test_has_a_name(self, quantizer: Quantizer) -> None:
+        assert quantizer.name
+
+    def test_layers_are_the_nodes_with_weights_in_graph_order(self, prepared: Prepared) -> None:
+        assert prepared.names == ["stem", "left", "right", "head"]
+        assert [layer.weight_bytes for layer in prepared.layers] == [864, 2304, 2304, 320]
+        assert set(prepared.names) <= set(node_names(prepared.model))
+
+    def test_prepared_model_is_still_the_float_model(self, prepared: Prepared) -> None:
+        np.testing.assert_allclose(
+            run(prepared.model, prepared.inputs)[0],
+            run(prepared.floating, prepared.inputs)[0],
+            rtol=1e-5,
+            atol=1e-6,
+        )
+
+    def test_full_quantization_moves_the_outputs_a_little(self, prepared: Prepared) -> None:
+        floating = run(prepared.floating, prepared.inputs)[0]
+        moved = np.abs(run(prepared.excluding(), prepared.inputs)[0] - floating).max()
+        assert 0 < moved < 0.1 * np.abs(floating).max()
+
+    def test_excluding_every_layer_gives_the_float_outputs(self, prepared: Prepared) -> None:
+        np.testing.assert_array_equal(
+            run(prepared.excluding(*prepared.names), prepared.inputs)[0],
+            run(prepared.model, prepared.inputs)[0],
+        )
+
+    def test_every_choice_of_layers_is_another_valid_model(self, prepared: Prepared) -> None:
+        # An exclusion that changes nothing would be a candidate measured for nothing.
+        found = {}
+        for count in range(len(prepared.names) + 1):
+            for excluded in itertools.combinations(prepared.names, count):
+                quantized = prepared.excluding(*excluded)
+                onnx.checker.check_model(quantized.proto)
+                assert np.isfinite(run(quantized, prepared.inputs, optimized=True)[0]).all()
+                found[excluded] = quantized.to_bytes()
+        assert len(found) == len(set(found.values())) == 16
+
+    def test_only_quantized_layers_lose_their_float_weights(self, prepared: Prepared) -> None:
+        # The first dimensions name a weight in both directions of a Gemm.
+        shapes = {"stem": (3, 3, 3, 8), "left": (3, 3, 8, 8), "head": (8, 10)}
+        for name in shapes:
+            floats = {
+                tuple(sorted(each.dims))
+                for each in prepared.excluding(name).proto.graph.initializer
+                if each.data_type == onnx.TensorProto.FLOAT
+            }
+            assert {other for other, shape in shapes.items() if shape in floats} == {name}
+
+    def test_one_of_two_layers_that_share_a_weight_can_be_excluded(
+        self, quantizer: Quantizer
+    ) -> None:
+        floating = prepare(shared_weight())
+        prepared = Prepared(quantizer, floating, random_samples(floating))
+        wanted = run(floating, prepared.inputs)[0]
+        for excluded in ((), ("one",), ("two",), ("one", "two")):
+            outputs = run(prepared.excluding(*excluded), prepared.inputs)[0]
+            np.testing.assert_allclose(outputs, wanted, atol=0.1 * np.abs(wanted).max())
+
+    def test_same_candidate_gives_the_same_bytes(self, prepared: Prepared) -> None:
+        first = prepared.excluding("left").to_bytes()
+        prepared.excluding("stem", "head")
+        assert prepared.excluding("left").to_bytes() == first
+
+    def test_another_process_gives_the_same_bytes(
+        self, quantizer: Quantizer, prepared: Prepared
+    ) -> None:
+        excluded = ["left"]
+        here = hashlib.sha256(prepared.excluding(*excluded).to_bytes()).hexdigest()
+        samples = prepared.samples
+        given = pickle.dumps(
+            (
+                *(quantizer, prepared.floating.to_bytes()),
+                *(samples.inputs, samples.ids, prepared.names, excluded),
+            )
+        )
+        # Two at once: a seed of sets' order may by chance be the one of this process.
+        processes = [_started(given, hash_seed) for hash_seed in ("1", "2")]
+        assert [_printed(each) for each in processes] == [here, here]
+
+    def test_what_it_is_given_stays_as_it_is(self, quantizer: Quantizer) -> None:
+        floating = prepare(residual())
+        before = floating.to_bytes()
+        prepared = Prepared(quantizer, floating, random_samples(floating))
+        assert floating.to_bytes() == before
+        model, ranges = prepared.model.to_bytes(), dict(prepared.ranges)
+        prepared.excluding("left")
+        assert prepared.model.to_bytes() == model
+        assert prepared.ranges == ranges
+
+    def test_ranges_are_plain_numbers(self, prepared: Prepared) -> None:
+        for low, high in prepared.ranges.values():
+            assert type(low) is type(high) is float
+            assert np.isfinite([low, high]).all()
+            assert low <= high
+
+    def test_outputs_depend_on_the_batch_only_where_it_says_so(self, prepared: Prepared) -> None:
+        quantized = prepared.excluding()
+        together = run(quantized, prepared.inputs)[0]
+        alone = np.concatenate(
+            [run(quantized, dict(each))[0] for each in prepared.samples.batches(1)]
+        )
+        assert np.array_equal(together, alone) == prepared.quantizer.batch_invariant
+
+    def test_leaves_no_file_and_no_word_behind(
+        self,
+        quantizer: Quantizer,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capfd: pytest.CaptureFixture[str],
+    ) -> None:
+        path = tmp_path / "users" / "model.onnx"
+        path.parent.mkdir()
+        path.write_bytes(residual().to_bytes())
+        monkeypatch.chdir(path.parent)
+        floating = prepare(LocalModel(path=str(path)).load())
+        Prepared(quantizer, floating, random_samples(floating)).excluding("left")
+        assert [each.name for each in tmp_path.rglob("*")] == ["users", "model.onnx"]
+        assert path.read_bytes() == residual().to_bytes()
+        printed = capfd.readouterr()
+        assert printed.out == printed.err == ""
+
+    def test_model_without_weights_is_refused(self, quantizer: Quantizer) -> None:
+        with pytest.raises(ModelError, match="'weightless' has no layer to quantize.*MatMul, Relu"):
+            quantizer.prepare(prepare(weightless()))
+
+
+def _started(given: bytes, hash_seed: str) -> "subprocess.Popen[bytes]":
+    environment = os.environ | {
+        "PYTHONHASHSEED": hash_seed,
+        "PYTHONPATH": os.pathsep.join(each for each in sys.path if each),
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-c", _QUANTIZE_AND_PRINT_SHA256],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment,
+    )
+    assert process.stdin is not None
+    process.stdin.write(given)
+    process.stdin.close()
+    return process
+
+
+def _printed(process: "subprocess.Popen[bytes]") -> str:
+    assert process.stdout is not None
+    with process.stdout as stdout:
+        printed = stdout.read().decode().strip()
+    assert process.wait(timeout=60) == 0
+    return printed

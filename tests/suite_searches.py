@@ -1,0 +1,99 @@
+"""What every search must do; the test of each one subclasses this."""
+
+import pytest
+
+from seqto.protocols import Search
+from seqto.types import Candidate, Layer, LayerScore, Trial, TrialState
+
+LAYERS = ("f", "b", "d", "a", "e", "c")
+"""The most hurt first; not in the order of the alphabet, nor in its reverse."""
+
+RANKING = tuple(
+    LayerScore(Layer(name, "Conv", 100), 1.0 - index / len(LAYERS))
+    for index, name in enumerate(LAYERS)
+)
+
+
+def told(index: int, candidate: Candidate, loss: float | None = 0.5) -> Trial:
+    """Return the trial of this candidate, complete with this loss, or failed without one."""
+    if loss is None:
+        return Trial(f"run-{index}", index, candidate, TrialState.FAILED, failure="it broke")
+    metrics = {"accuracy_loss": loss, "size_bytes": 1000.0 + len(candidate.excluded)}
+    return Trial(f"run-{index}", index, candidate, TrialState.COMPLETE, metrics, "ab" * 32)
+
+
+def climb(search: Search, losses: list[float | None] | None = None, count: int = 1) -> list[int]:
+    """Run a whole study, so many candidates at a time; return how many layers each excluded."""
+    return [len(each.excluded) for each in candidates(search, losses, count)]
+
+
+def candidates(
+    search: Search, losses: list[float | None] | None = None, count: int = 1
+) -> list[Candidate]:
+    """Run a whole study, so many candidates at a time; return what was tried."""
+    search.start(RANKING)
+    tried: list[Candidate] = []
+    while asked := search.ask(count):
+        assert len(asked) <= count
+        for candidate in asked:
+            index = len(tried)
+            tried.append(candidate)
+            search.tell(told(index, candidate, losses[index] if losses else 0.5))
+        assert len(tried) < 1000, "the search does not end"
+    return tried
+
+
+class SearchSuite:
+    """Subclasses give the fixture `search`."""
+
+    @pytest.fixture
+    def search(self) -> Search:
+        """Return the search to test."""
+        raise NotImplementedError
+
+    def test_has_a_name(self, search: Search) -> None:
+        assert search.name
+
+    def test_every_candidate_chooses_for_every_layer(self, search: Search) -> None:
+        tried = candidates(search)
+        assert tried
+        for candidate in tried:
+            assert {name for name, _ in candidate.precisions} == set(LAYERS)
+
+    def test_no_candidate_comes_twice(self, search: Search) -> None:
+        keys = [candidate.key for candidate in candidates(search)]
+        assert len(set(keys)) == len(keys)
+
+    @pytest.mark.parametrize("count", [1, 2, 5, 100])
+    def test_batches_end_too(self, search: Search, count: int) -> None:
+        tried = candidates(search, count=count)
+        assert tried
+        assert search.ask(count) == []
+
+    def test_same_study_again_tries_the_same(self, search: Search) -> None:
+        assert candidates(search) == candidates(search)
+
+    def test_starting_forgets_the_study_before(self, search: Search) -> None:
+        whole = candidates(search)
+        search.start(RANKING)
+        search.ask(2)
+        assert candidates(search) == whole
+
+    def test_remaining_counts_down_to_nothing(self, search: Search) -> None:
+        search.start(RANKING)
+        left = [search.remaining()]
+        while asked := search.ask(1):
+            search.tell(told(len(left) - 1, asked[0]))
+            left.append(search.remaining())
+        # At the most: a search may end before, but never try more than it said.
+        assert len(left) - 1 <= left[0]
+        assert left == sorted(set(left), reverse=True)
+        assert left[-1] == 0
+
+    def test_failures_do_not_end_it(self, search: Search) -> None:
+        assert len(candidates(search, [None] * 1000)) >= len(candidates(search))
+
+    def test_a_model_of_one_layer_can_be_searched(self, search: Search) -> None:
+        search.start(RANKING[:1])
+        asked = search.ask(1)
+        assert [name for name, _ in asked[0].precisions] == [LAYERS[0]]

@@ -1,0 +1,260 @@
+"""What is computed once a study."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx_models import residual, run
+from pydantic.dataclasses import dataclass
+from quantizable_models import RandomDataset, with_batch
+
+from seqto.devices.onnxruntime import OnnxRuntimeDevice, OnnxRuntimeProgram
+from seqto.errors import ModelError
+from seqto.graph.prepare import prepare
+from seqto.metrics.agreement import Top1Agreement, accuracy
+from seqto.models.local import LocalModel
+from seqto.protocols import Dataset, Quantizer
+from seqto.quantizers.dynamic import DynamicQuantizer
+from seqto.quantizers.static import StaticQuantizer
+from seqto.search.ladder import LadderSearch
+from seqto.sensitivity.paper import PaperSensitivity
+from seqto.subject import Parts, float_latency, prepare_subject, rank_layers
+from seqto.types import LayerScore, Model, Ranges, Samples, sha256
+from seqto.workspace import Workspace
+
+CALLS: list[str] = []
+"""What was really computed, in order."""
+
+
+@dataclass(kw_only=True)
+class CountingQuantizer(StaticQuantizer):
+    """The static quantizer, counting its calibrations."""
+
+    def calibrate(self, model: Model, samples: Samples) -> Ranges:
+        """Count, then calibrate."""
+        CALLS.append("calibrate")
+        return super().calibrate(model, samples)
+
+
+@dataclass(kw_only=True)
+class CountingDevice(OnnxRuntimeDevice):
+    """The CPU, counting what it loads."""
+
+    def load(self, model: Model) -> OnnxRuntimeProgram:
+        """Count, then load."""
+        CALLS.append("load")
+        return super().load(model)
+
+
+@dataclass(kw_only=True)
+class CountingSensitivity(PaperSensitivity):
+    """The paper's sensitivity, counting its analyses."""
+
+    def score(self, *given: Any) -> tuple[LayerScore, ...]:
+        """Count, then score."""
+        CALLS.append("score")
+        return super().score(*given)
+
+
+@pytest.fixture(autouse=True)
+def nothing_computed_yet() -> None:
+    """Forget what the test before computed."""
+    CALLS.clear()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    """Return an empty workspace."""
+    return Workspace(tmp_path / "workspace")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Return the path of the user's model."""
+    path = tmp_path / "users" / "model.onnx"
+    path.parent.mkdir()
+    path.write_bytes(residual().to_bytes())
+    return path
+
+
+def parts(
+    path: Path,
+    *,
+    dataset: Dataset | None = None,
+    quantizer: Quantizer | None = None,
+    settings: Mapping[str, Any] | None = None,
+    threads: int = 1,
+) -> Parts:
+    """Return what a study is made of."""
+    return Parts(
+        source=LocalModel(path=str(path)),
+        dataset=dataset or RandomDataset(),
+        quantizer=quantizer or CountingQuantizer(),
+        sensitivity=CountingSensitivity(),
+        search=LadderSearch(),
+        device=CountingDevice(repeats=3, threads=threads),
+        metric=Top1Agreement(),
+        settings=settings or {"quantization": {"name": "static"}, "sensitivity": {"name": "paper"}},
+    )
+
+
+def test_subject_is_all_that_candidates_share(path: Path, workspace: Workspace) -> None:
+    subject = prepare_subject(parts(path), workspace)
+    splits = RandomDataset().load([])
+    floating = prepare(residual())
+    assert subject.original_sha256 == sha256(path.read_bytes())
+    assert subject.layer_names == ["stem", "left", "right", "head"]
+    assert subject.fingerprint == splits.fingerprint
+    assert subject.samples.ids == splits.evaluation.ids
+    assert subject.calibration.ids == splits.calibration.ids
+    assert set(subject.ranges) >= {"x", "y"}
+    assert subject.batch == 4
+    np.testing.assert_allclose(
+        subject.reference, run(floating, dict(subject.samples.inputs))[0], rtol=1e-4, atol=1e-5
+    )
+    assert subject.baseline == {
+        "size_bytes": path.stat().st_size,
+        "accuracy": accuracy(subject.reference, subject.samples.labels),
+    }
+
+
+def test_ranges_come_from_the_calibration_split(path: Path, workspace: Workspace) -> None:
+    subject = prepare_subject(parts(path), workspace)
+    seen = subject.calibration.inputs["x"]
+    assert subject.ranges["x"] == (float(seen.min()), float(seen.max()))
+
+
+def test_without_labels_the_baseline_has_no_accuracy(path: Path, workspace: Workspace) -> None:
+    subject = prepare_subject(parts(path, dataset=RandomDataset(labelled=False)), workspace)
+    assert set(subject.baseline) == {"size_bytes"}
+
+
+def test_a_warm_workspace_computes_nothing_again(path: Path, workspace: Workspace) -> None:
+    first = prepare_subject(parts(path), workspace)
+    ranking = rank_layers(parts(path), first, workspace)
+    assert sorted(CALLS) == ["calibrate", "load", "score"]
+    # Parts and a workspace made anew, as by another process.
+    again = prepare_subject(parts(path), Workspace(workspace.root))
+    assert rank_layers(parts(path), again, Workspace(workspace.root)) == ranking
+    assert len(CALLS) == 3
+    assert again.ranges == first.ranges
+    assert again.baseline == first.baseline
+    np.testing.assert_array_equal(again.reference, first.reference)
+
+
+@pytest.mark.parametrize(
+    ("changed", "computed"),
+    [
+        ({"dataset": RandomDataset(seed=1)}, ["calibrate", "load", "score"]),
+        (
+            {
+                "settings": {
+                    "quantization": {"per_channel": False},
+                    "sensitivity": {"name": "paper"},
+                }
+            },
+            ["calibrate", "score"],
+        ),
+        (
+            {"settings": {"quantization": {"name": "static"}, "sensitivity": {"samples": 2}}},
+            ["score"],
+        ),
+        ({"threads": 2}, ["load"]),
+        # Another batch may round another way.
+        ({"dataset": RandomDataset(chunk_size=3)}, ["load"]),
+    ],
+)
+def test_what_changed_is_computed_again(
+    path: Path, workspace: Workspace, changed: dict[str, Any], computed: list[str]
+) -> None:
+    rank_layers(parts(path), prepare_subject(parts(path), workspace), workspace)
+    CALLS.clear()
+    others = parts(path, **changed)
+    rank_layers(others, prepare_subject(others, workspace), workspace)
+    assert sorted(CALLS) == computed
+
+
+def test_another_model_is_computed_again(path: Path, workspace: Workspace) -> None:
+    prepare_subject(parts(path), workspace)
+    model = residual()
+    model.proto.graph.initializer[0].raw_data = bytes(
+        len(model.proto.graph.initializer[0].raw_data)
+    )
+    path.write_bytes(model.to_bytes())
+    CALLS.clear()
+    prepare_subject(parts(path), workspace)
+    assert sorted(CALLS) == ["calibrate", "load"]
+
+
+def test_an_interrupted_computation_leaves_nothing_that_looks_finished(
+    path: Path, workspace: Workspace
+) -> None:
+    class Interrupted(CountingQuantizer):
+        def calibrate(self, model: Model, samples: Samples) -> Ranges:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare_subject(parts(path, quantizer=Interrupted()), workspace)
+    assert prepare_subject(parts(path), workspace).ranges
+    assert "calibrate" in CALLS
+
+
+def test_ranking_is_the_sensitivitys(path: Path, workspace: Workspace) -> None:
+    given = parts(path)
+    subject = prepare_subject(given, workspace)
+    assert rank_layers(given, subject, workspace) == PaperSensitivity().score(
+        subject.model, subject.layers, StaticQuantizer(), subject.ranges, subject.calibration
+    )
+
+
+def test_nothing_is_written_outside_the_workspace(
+    path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(path.parent)
+    rank_layers(parts(path), prepare_subject(parts(path), workspace), workspace)
+    assert list(path.parent.iterdir()) == [path]
+    kinds = {each.relative_to(workspace.root).parts[0] for each in workspace.root.rglob("*.*")}
+    assert kinds == {"ranges", "reference", "scores"}
+
+
+def test_stored_ranges_are_json_that_people_can_read(path: Path, workspace: Workspace) -> None:
+    subject = prepare_subject(parts(path), workspace)
+    (stored,) = (workspace.root / "ranges").iterdir()
+    assert {name: tuple(pair) for name, pair in json.loads(stored.read_text()).items()} == dict(
+        subject.ranges
+    )
+
+
+def test_dynamic_quantization_takes_one_sample_at_a_time(path: Path, workspace: Workspace) -> None:
+    subject = prepare_subject(parts(path, quantizer=DynamicQuantizer()), workspace)
+    assert subject.batch == 1
+    assert subject.ranges == {}
+
+
+def test_a_model_of_batch_1_takes_one_sample_at_a_time(path: Path, workspace: Workspace) -> None:
+    path.write_bytes(with_batch(1).to_bytes())
+    subject = prepare_subject(parts(path), workspace)
+    assert subject.batch == 1
+    assert len(subject.reference) == len(subject.samples) == 10
+
+
+def test_a_model_of_a_larger_batch_is_refused_before_samples_are_read(
+    path: Path, workspace: Workspace
+) -> None:
+    class Unread(RandomDataset):
+        def load(self, inputs: Any) -> Any:
+            raise AssertionError("samples were read for nothing")
+
+    path.write_bytes(with_batch(8).to_bytes())
+    with pytest.raises(ModelError, match="batches of exactly 8 samples.*free batch"):
+        prepare_subject(parts(path, dataset=Unread()), workspace)
+
+
+def test_float_latency_has_the_names_of_the_candidates(path: Path, workspace: Workspace) -> None:
+    given = parts(path)
+    latency = float_latency(given, prepare_subject(given, workspace))
+    assert set(latency) == {"latency_ms", "latency_p10_ms", "latency_p90_ms"}
+    assert 0 < latency["latency_p10_ms"] <= latency["latency_ms"] <= latency["latency_p90_ms"]

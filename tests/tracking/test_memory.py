@@ -1,0 +1,45 @@
+"""The tracker that keeps everything in memory."""
+
+import pytest
+from suite_trackers import Inspector, TrackerSuite
+
+from seqto.tracking.memory import MemoryTracker
+from seqto.types import TrialState
+
+
+class MemoryInspector:
+    """Looks into a MemoryTracker's dictionaries."""
+
+    def __init__(self, tracker: MemoryTracker) -> None:
+        self._tracker = tracker
+
+    def study_state(self, study: str) -> TrialState:
+        return self._tracker.studies[study].state
+
+    def front(self, study: str) -> dict[str, tuple[int, tuple[str, ...]]]:
+        front = self._tracker.studies[study].front
+        assert front is not None
+        return {
+            trial.id: (rank, front.aliases(trial)) for rank, trial in enumerate(front.members, 1)
+        }
+
+    def files(self, study: str) -> dict[str, bytes]:
+        return self._tracker.studies[study].files
+
+    def models(self, trial: str) -> list[bytes]:
+        return [self._tracker.models[trial]]
+
+    def aliases(self, name: str) -> dict[str, str]:
+        return self._tracker.registered[name]
+
+
+class TestMemoryTracker(TrackerSuite):
+    """The conformance suite."""
+
+    @pytest.fixture
+    def tracker(self) -> MemoryTracker:
+        return MemoryTracker()
+
+    @pytest.fixture
+    def inspector(self, tracker: MemoryTracker) -> Inspector:
+        return MemoryInspector(tracker)
