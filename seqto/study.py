@@ -12,6 +12,7 @@ from pydantic import ConfigDict, Field
 
 from seqto.errors import ConfigError, StudyError, nearest
 from seqto.evaluate import Subject, measure
+from seqto.interrupts import put_off
 from seqto.pareto import find_front
 from seqto.protocols import Tracker
 from seqto.subject import Parts, float_latency, rank_layers
@@ -111,12 +112,11 @@ class Study:
 
     def run(self, launch: Launch, watch: Watch, publish: Publish, config: str) -> Outcome:
         """Open or resume the study, measure what is missing, conclude."""
-        with _alone(self.workspace, self.key):
-            study = self.tracker.open_study(self._plan(config), self.settings.resume)
-            with _ended_if_broken(self.tracker, study):
-                measured = self._explore(study, launch, watch)
-                record, front = self._conclude(study, publish)
-                self.tracker.close_study(study, TrialState.COMPLETE)
+        plan, resume = self._plan(config), self.settings.resume
+        with _alone(self.workspace, plan.key), _opened(self.tracker, plan, resume) as study:
+            measured = self._explore(study, launch, watch)
+            record, front = self._conclude(study, publish)
+            self.tracker.close_study(study, TrialState.COMPLETE)
         return Outcome(record, front, measured)
 
     def _plan(self, config: str) -> StudyPlan:
@@ -203,14 +203,16 @@ def run_trial(
         digest = sha256(model.to_bytes())
         twin = tracker.twin(study, digest) if study else None
         if twin is not None:
-            tracker.finish_trial(trial, Measurement(twin.metrics, digest), twin.index)
+            measurement = Measurement(twin.metrics, digest)
         else:
-            tracker.finish_trial(trial, measure(model, subject, parts.device, parts.metric), None)
+            measurement = measure(model, subject, parts.device, parts.metric)
     except Exception as error:
         tracker.end_trial(trial, TrialState.FAILED, f"{type(error).__name__}: {error}")
     except BaseException:
         tracker.end_trial(trial, TrialState.KILLED, "interrupted")
         raise
+    else:
+        tracker.finish_trial(trial, measurement, twin.index if twin else None)
     return trial
 
 
@@ -242,15 +244,18 @@ def _alone(workspace: Workspace, key: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _ended_if_broken(tracker: Tracker, study: str) -> Iterator[None]:
+def _opened(tracker: Tracker, plan: StudyPlan, resume: bool) -> Iterator[str]:
     """See to it that a study that ends early does not look as if it still ran, or had finished."""
+    study = None
     try:
-        yield
-    except Exception:
-        tracker.close_study(study, TrialState.FAILED)
-        raise
-    except BaseException:
-        tracker.close_study(study, TrialState.KILLED)
+        # Interrupted any earlier, a study would be open that nobody knows of.
+        with put_off():
+            study = tracker.open_study(plan, resume)
+        yield study
+    except BaseException as error:
+        if study is not None:
+            failed = isinstance(error, Exception)
+            tracker.close_study(study, TrialState.FAILED if failed else TrialState.KILLED)
         raise
 
 

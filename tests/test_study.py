@@ -1,5 +1,7 @@
 """A study as a whole, with a real model and a tracker in memory: undisturbed, and disturbed."""
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +13,7 @@ import pytest
 from quantizable_models import RandomDataset
 from tiny_studies import CONFIG, BlindQuantizer, Lab, chain
 
-from seqto.errors import ConfigError, DeviceError, StudyError
+from seqto.errors import ConfigError, DeviceError, StudyError, TrackingError
 from seqto.protocols import Tracker
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.paper import PaperSensitivity
@@ -22,6 +24,7 @@ from seqto.types import (
     Front,
     LayerScore,
     Model,
+    StudyPlan,
     StudyRecord,
     TrialState,
     sha256,
@@ -252,6 +255,35 @@ def test_study_goes_on_after_ctrl_c_within_a_candidate(
 def interrupt_at(lab: Lab, index: int) -> None:
     if lab.device.index == index:
         raise KeyboardInterrupt
+
+
+def test_ctrl_c_as_a_study_is_opened_leaves_none_running(
+    lab: Lab, tracker: MemoryTracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = tracker.open_study
+
+    def interrupted(plan: StudyPlan, resume: bool) -> str:
+        os.kill(os.getpid(), signal.SIGINT)
+        return real(plan, resume)
+
+    monkeypatch.setattr(tracker, "open_study", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        lab.run(tracker)
+    assert study_state(tracker) is TrialState.KILLED
+
+
+def test_failure_to_record_is_not_the_candidates(
+    lab: Lab, tracker: MemoryTracker, undisturbed: Outcome, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> NoReturn:
+        raise TrackingError("the store is full")
+
+    with monkeypatch.context() as patch, pytest.raises(TrackingError, match="full"):
+        patch.setattr(tracker, "finish_trial", fail)
+        lab.run(tracker)
+    assert study_state(tracker) is TrialState.FAILED
+    assert states(tracker) == [TrialState.KILLED]
+    assert answer(lab.run(tracker)) == answer(undisturbed)
 
 
 def test_study_goes_on_after_a_kill_at_any_point(lab: Lab) -> None:

@@ -167,5 +167,6 @@ class Lab:
         **settings: object,
     ) -> Outcome:
         """Run the study in this process; `log` gets the numbers of the candidates launched."""
+        self.device.index = -1
         launch = self.launch(tracker, [] if log is None else log, before)
         return self.study(tracker, **settings).run(launch, watch, publish, CONFIG)

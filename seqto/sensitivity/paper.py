@@ -5,22 +5,18 @@ from dataclasses import dataclass as plain_dataclass
 from typing import Annotated
 
 import numpy as np
-import onnx
-import onnxruntime
-from onnxruntime.quantization.quant_utils import (
-    DEQUANT_OP_NAME,
-    QUANT_INPUT_SUFFIX,
-    QUANT_OP_NAME,
-)
+from onnxruntime.quantization.quant_utils import QUANT_INPUT_SUFFIX
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError
+from seqto.graph.inner import dequantized
 from seqto.graph.layers import weight_layers
 from seqto.protocols import Quantizer
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
-from seqto.types import Arrays, Candidate, Layer, LayerScore, Model, Ranges, Samples
+from seqto.sensitivity.taps import Taps
+from seqto.types import Candidate, Layer, LayerScore, Model, Ranges, Samples
 
 # ORT's qdq_loss_debug ends at this ratio of norms too, so that a perfect layer stays finite.
 _EPSILON = float(np.finfo(np.float64).eps)
@@ -133,7 +129,7 @@ def _measure(
     tensors = _matching(model, quantized, layers)
     in_quantized = sorted({name for each in tensors.values() for name in (each.before, each.after)})
     in_float = sorted({each.reference for each in tensors.values()})
-    quantized_taps, float_taps = _Taps(quantized, in_quantized), _Taps(model, in_float)
+    quantized_taps, float_taps = Taps(quantized, in_quantized), Taps(model, in_float)
     noise = {layer.name: _Noise() for layer in layers}
     for _, inputs in zip(range(count), samples.batches(1), strict=False):
         found, wanted = quantized_taps.run(inputs), float_taps.run(inputs)
@@ -143,49 +139,17 @@ def _measure(
 
 
 def _matching(model: Model, quantized: Model, layers: Sequence[Layer]) -> dict[str, _Tensors]:
-    graph = quantized.proto.graph
-    nodes = {node.name: node for node in graph.node}
+    nodes = {node.name: node for node in quantized.proto.graph.node}
     floats = {name for node in model.proto.graph.node for name in node.output}
     found = {}
     for layer in layers:
         before = nodes[layer.name].output[0]
         reference = before.removesuffix(QUANT_INPUT_SUFFIX)
-        after = _dequantized(graph, before)
+        after = dequantized(quantized, before)
         if reference in floats:
             # Without a Q/DQ pair behind it the output is not quantized: before and after agree.
             found[layer.name] = _Tensors(before, after or before, reference)
     return found
-
-
-def _dequantized(graph: onnx.GraphProto, tensor: str) -> str | None:
-    for node in graph.node:
-        if node.op_type == QUANT_OP_NAME and node.input[0] == tensor:
-            for other in graph.node:
-                if other.op_type == DEQUANT_OP_NAME and other.input[0] == node.output[0]:
-                    return str(other.output[0])
-    return None
-
-
-class _Taps:
-    """A session that also returns inner tensors; unfused, so that every one of them exists."""
-
-    def __init__(self, model: Model, names: Sequence[str]) -> None:
-        proto = model.copy_proto()
-        present = {output.name for output in proto.graph.output}
-        proto.graph.output.extend(
-            onnx.ValueInfoProto(name=name) for name in names if name not in present
-        )
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        options.log_severity_level = 3
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        self._names = list(names)
-        self._session = onnxruntime.InferenceSession(
-            proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
-        )
-
-    def run(self, inputs: Arrays) -> Arrays:
-        return dict(zip(self._names, self._session.run(self._names, dict(inputs)), strict=True))
 
 
 def _errors(decibels: Mapping[str, float]) -> dict[str, float]:

@@ -1,7 +1,8 @@
 """Studies and trials in MLflow: a parent run a study, a child run a candidate.
 
 Only MlflowClient with explicit run ids is used: `mlflow run` exports an id that a bare
-`start_run()` would adopt, and a finished run that is started again loses its end time.
+`start_run()` would adopt, and a finished run that is started again loses its end time. Every method
+runs in one go: Ctrl-C in the middle of a transaction would leave a sqlite store locked.
 """
 
 import contextlib
@@ -32,6 +33,7 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import TrackingError
+from seqto.interrupts import in_one_go
 from seqto.types import (
     Address,
     Arrays,
@@ -81,6 +83,7 @@ class MlflowTracker:
     uri: str | None = None
     experiment: str = "seqto"
 
+    @in_one_go
     def open_study(self, plan: StudyPlan, resume: bool) -> str:
         """Return the id of a RUNNING parent run."""
         found = self._last_study(plan.key) if resume else None
@@ -94,6 +97,7 @@ class MlflowTracker:
         self._describe_study(study, plan)
         return study
 
+    @in_one_go
     def start_trial(self, study: str | None, index: int, candidate: Candidate, name: str) -> str:
         """Return the id of a RUNNING child run with the candidate's layers."""
         tags = {"seqto.kind": "candidate", "seqto.key": candidate.key, "seqto.pareto": "false"}
@@ -109,6 +113,7 @@ class MlflowTracker:
         self._batch(run, params={"index": str(index), "excluded_count": str(len(excluded))})
         return run
 
+    @in_one_go
     def finish_trial(self, trial: str, measurement: Measurement, duplicate_of: int | None) -> None:
         """Record metrics and the model's sha256, then end the run as FINISHED."""
         tags = {"seqto.sha256": measurement.model_sha256}
@@ -117,15 +122,18 @@ class MlflowTracker:
         self._batch(trial, metrics=measurement.metrics, tags=tags)
         self._client.set_terminated(trial, "FINISHED")
 
+    @in_one_go
     def end_trial(self, trial: str, state: TrialState, reason: str) -> None:
         """Record the reason as a tag, then end the run."""
         self._batch(trial, tags={"seqto.failure": reason})
         self._client.set_terminated(trial, _STATUS[state])
 
+    @in_one_go
     def trial(self, trial: str) -> Trial:
         """Return the trial of this run."""
         return self._trial(self._run(trial))
 
+    @in_one_go
     def twin(self, study: str, model_sha256: str) -> Trial | None:
         """Return the first FINISHED child run with this sha256 that is no duplicate itself."""
         for run in self._children(study, f"and tags.`seqto.sha256` = '{model_sha256}'"):
@@ -133,6 +141,7 @@ class MlflowTracker:
                 return self._trial(run)
         return None
 
+    @in_one_go
     def log_analysis(
         self, study: str, baseline: Mapping[str, float], scores: Sequence[LayerScore]
     ) -> None:
@@ -151,6 +160,7 @@ class MlflowTracker:
         ]
         self._client.log_dict(study, {"layers": rows}, _SENSITIVITY)
 
+    @in_one_go
     def trials(self, study: str) -> tuple[Trial, ...]:
         """Return the last child run of each index; a FINISHED one before any other."""
         chosen: dict[int, Run] = {}
@@ -163,6 +173,7 @@ class MlflowTracker:
                 chosen[index] = run
         return tuple(self._trial(chosen[index]) for index in sorted(chosen))
 
+    @in_one_go
     def read_study(self, study: str) -> StudyRecord:
         """Return the parent run, its sensitivity.json and its children."""
         run = self._run(study)
@@ -180,6 +191,7 @@ class MlflowTracker:
             trials=self.trials(study),
         )
 
+    @in_one_go
     def log_front(self, study: str, front: Front, files: Sequence[Path]) -> None:
         """Tag the members, untag those of an earlier front, log figures and files."""
         ranks = {trial.id: rank for rank, trial in enumerate(front.members, 1)}
@@ -199,6 +211,7 @@ class MlflowTracker:
         for path in files:
             self._client.log_artifact(study, str(path))
 
+    @in_one_go
     def log_model(
         self, trial: Trial, model: Model, example: Arrays, facts: Mapping[str, str]
     ) -> None:
@@ -227,6 +240,7 @@ class MlflowTracker:
             )
         self._batch(trial.id, tags={"seqto.model_uri": info.model_uri})
 
+    @in_one_go
     def register(self, study: str, name: str, recommended: Sequence[Recommendation]) -> None:
         """Make a version of each recommended model, once, and move the aliases to them."""
         with _unless_it_exists():
@@ -237,11 +251,13 @@ class MlflowTracker:
             number = self._version(name, study, each.trial)
             self._client.set_registered_model_alias(name, each.alias, number)
 
+    @in_one_go
     def close_study(self, study: str, state: TrialState) -> None:
         """End the parent run, and child runs that nobody ends any more."""
         self._kill_running(study)
         self._client.set_terminated(study, _STATUS[state])
 
+    @in_one_go
     def address(self, study: str) -> Address:
         """Return the study's page, and how to serve it where no server runs."""
         page = f"/#/experiments/{self._experiment_id}/runs/{study}"

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -382,6 +383,22 @@ def test_study_that_was_killed_as_it_began_is_completed(
     assert client.get_run(study).data.params == PLAN.params
     assert _artifact(client, study, "config.yaml").decode() == PLAN.config
     assert len(client.search_runs([client.get_run(study).info.experiment_id])) == 1
+
+
+@pytest.mark.parametrize("during", ["log_batch", "set_terminated"])
+def test_ctrl_c_waits_until_a_record_is_whole(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, during: str
+) -> None:
+    real, trial = getattr(MlflowClient, during), desk.start(0)
+
+    def interrupted(self: MlflowClient, *args: object, **options: object) -> object:
+        os.kill(os.getpid(), signal.SIGINT)
+        return real(self, *args, **options)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(MlflowClient, during, interrupted)
+        desk.tracker.finish_trial(trial, Measurement({"accuracy_loss": 0.5}, "ab" * 32), None)
+    assert desk.tracker.trial(trial).state is TrialState.COMPLETE
 
 
 # Runs around a study

@@ -1,0 +1,26 @@
+"""Inner tensors of a running model."""
+
+from collections.abc import Sequence
+
+import onnxruntime
+
+from seqto.graph.inner import with_outputs
+from seqto.types import Arrays, Model
+
+
+class Taps:
+    """A session that returns inner tensors; unfused, so that every one of them exists."""
+
+    def __init__(self, model: Model, names: Sequence[str]) -> None:
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 3
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        self._names = list(names)
+        self._session = onnxruntime.InferenceSession(
+            with_outputs(model, names).to_bytes(), options, providers=["CPUExecutionProvider"]
+        )
+
+    def run(self, inputs: Arrays) -> Arrays:
+        """Return the tensors for these samples, by name."""
+        return dict(zip(self._names, self._session.run(self._names, dict(inputs)), strict=True))
