@@ -1,11 +1,12 @@
 """One candidate from config: as a study's job, or on its own."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import rich
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from seqto.cli.build import Context, build_context
 from seqto.cli.pointers import print_lines, where_to_look
@@ -57,7 +58,7 @@ def chosen_candidate(config: DictConfig, context: Context) -> Candidate:
 
 
 def _excluding(excluded: Any, context: Context) -> Candidate:
-    if not OmegaConf.is_list(excluded):
+    if isinstance(excluded, str) or not isinstance(excluded, Sequence):
         raise ConfigError(
             f"candidate.excluded={excluded} has to be a list of layer names, such as [conv1,fc]."
         )

@@ -175,6 +175,12 @@ def test_candidate_of_a_study_is_built_again(seqto: Command, tmp_path: Path) -> 
     assert again.data.metrics["accuracy_loss"] == child.data.metrics["accuracy_loss"]
 
 
+def test_without_a_choice_every_layer_is_quantized(seqto: Command) -> None:
+    result = seqto("device.repeats=3")
+    assert result.code == 0, result.err
+    assert result.out.startswith("0 of 24 layers in float32")
+
+
 def test_excluded_layers_by_name(seqto: Command, tmp_path: Path) -> None:
     result = seqto("candidate.excluded=['/dense/Gemm']", "device.repeats=3")
     assert result.code == 0, result.err
