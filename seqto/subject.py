@@ -3,11 +3,13 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from seqto import __version__
 from seqto.errors import ModelError
 from seqto.evaluate import Subject, run_all
 from seqto.graph.load import input_specs
@@ -25,6 +27,9 @@ from seqto.types import (
     sha256,
 )
 from seqto.workspace import Workspace, written_whole
+
+# What is kept in the workspace may come out otherwise in another version.
+_VERSIONS = (__version__, version("onnxruntime"))
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ def prepare_subject(parts: Parts, workspace: Workspace) -> Subject:
     specs = input_specs(floating)
     batch = _batch(specs, parts.dataset.chunk_size, parts.quantizer.batch_invariant)
     splits = parts.dataset.load(specs)
-    contents = [sha256(data), splits.fingerprint]
+    contents = [sha256(data), splits.fingerprint, *_VERSIONS]
     reference = _reference(parts, workspace, floating, splits.evaluation, batch, contents)
     return Subject(
         model=model,
@@ -69,7 +74,7 @@ def prepare_subject(parts: Parts, workspace: Workspace) -> Subject:
 def rank_layers(parts: Parts, subject: Subject, workspace: Workspace) -> tuple[LayerScore, ...]:
     """Return the layers, the most hurt by quantization first."""
     settings = [parts.settings["quantization"], parts.settings["sensitivity"]]
-    key = content_key([subject.original_sha256, subject.fingerprint, *settings])
+    key = content_key([subject.original_sha256, subject.fingerprint, *_VERSIONS, *settings])
 
     def compute() -> list[dict[str, Any]]:
         scores = parts.sensitivity.score(

@@ -150,13 +150,13 @@ def two_outputs() -> Model:
     return build(nodes, [weight("w", 4, 3, 1, 1)], {"x": ["N", 3, 8, 8]}, outputs, name="two")
 
 
-def not_a_number() -> Model:
-    """Return a classifier `fc` whose scores are NaN wherever they would be negative."""
+def unsteady(operation: str) -> Model:
+    """Return a classifier `fc` with Sqrt (NaN of what is negative) or Exp (infinite) behind it."""
     nodes = [
         helper.make_node("Gemm", ["x", "w"], ["g"], "fc"),
-        helper.make_node("Sqrt", ["g"], ["y"], "root"),
+        helper.make_node(operation, ["g"], ["y"], "last"),
     ]
-    return build(nodes, [weight("w", 6, 4)], {"x": ["N", 6]}, {"y": ["N", 4]}, name="nan")
+    return build(nodes, [weight("w", 6, 4)], {"x": ["N", 6]}, {"y": ["N", 4]}, name="unsteady")
 
 
 def with_batch(size: int) -> Model:

@@ -78,6 +78,9 @@ class SearchSuite:
         search.start(RANKING)
         search.ask(2)
         assert candidates(search) == whole
+        # Nor does it matter that the one before met every limit.
+        candidates(search, [0.0] * 1000)
+        assert candidates(search) == whole
 
     def test_remaining_counts_down_to_nothing(self, search: Search) -> None:
         search.start(RANKING)

@@ -46,7 +46,10 @@ def test_a_file_is_there_only_when_it_is_whole(tmp_path: Path) -> None:
         # numpy.save would append the suffix that is not there.
         assert temporary.suffix == ".json"
         temporary.write_text("whole")
+        inode = temporary.stat().st_ino
     assert path.read_text() == "whole"
+    # Renamed, not copied: a reader never sees a part of it.
+    assert path.stat().st_ino == inode
     assert list(path.parent.iterdir()) == [path]
 
 

@@ -60,8 +60,10 @@ def test_top_k_counts_what_is_missed_whatever_the_order() -> None:
 
 
 def test_equal_scores_are_the_same_classes_in_both_models() -> None:
-    flat = np.zeros((3, 8))
-    assert TopKAgreement(k=3).loss(flat, flat + 1) == 0.0
+    # Three scores for a thousand classes: the first of the highest are the top ones.
+    scores = np.random.RandomState(0).randint(0, 3, (20, 1000)).astype(np.float32)
+    clear = np.stack([row * 1000 - np.arange(1000) for row in scores])
+    assert TopKAgreement(k=5).loss(scores, clear) == 0.0
 
 
 @pytest.mark.parametrize("lost", [1, 3, 7, 29])

@@ -85,7 +85,7 @@ def test_remaining_is_known_before_the_first_question() -> None:
     assert search.remaining() == 1
 
 
-@pytest.mark.parametrize("count", [1, 4])
+@pytest.mark.parametrize("count", [1, 3, 50])
 def test_it_stops_once_the_loss_is_low_enough(count: int) -> None:
     losses: list[float | None] = [0.3, 0.2, 0.02, 0.01, 0.0, 0.0, 0.0]
     assert climb(LadderSearch(stop_at_loss=0.015), losses, count) == [0, 1, 2, 3]
