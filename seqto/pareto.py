@@ -40,10 +40,7 @@ def find_front(
 
     Raises StudyError if no trial is complete or an objective is not measured in every one.
     """
-    distinct = comparable(trials)
-    _check_objectives(distinct, objectives)
-    points = np.array([[trial.metrics[name] for name in objectives] for trial in distinct])
-    members = [distinct[row] for row in _front_rows(points)]
+    members = non_dominated(trials, objectives)
     in_units = [in_float_units(trial, objectives, baseline) for trial in members]
     return Front(
         objectives=tuple(objectives),
@@ -51,6 +48,14 @@ def find_front(
         recommended=tuple(_recommend(members, objectives)[: max(top_k, 0)]),
         hypervolume=hypervolume(in_units),
     )
+
+
+def non_dominated(trials: Sequence[Trial], objectives: Sequence[str]) -> list[Trial]:
+    """Return the trials that no other beats in every objective, by the first objective."""
+    distinct = comparable(trials)
+    _check_objectives(distinct, objectives)
+    points = np.array([[trial.metrics[name] for name in objectives] for trial in distinct])
+    return [distinct[row] for row in _front_rows(points)]
 
 
 def comparable(trials: Iterable[Trial]) -> list[Trial]:

@@ -106,8 +106,10 @@ class Study:
     @property
     def key(self) -> str:
         """The study's content: the same key is the same study."""
-        runtime = self.parts.device.describe()["runtime"]
-        contents = [self.subject.original_sha256, self.subject.fingerprint, runtime]
+        facts = self.parts.device.describe()
+        # Another runtime, or other kernels, measure something else.
+        runtime = [facts["runtime"], facts.get("kernels", "")]
+        contents = [self.subject.original_sha256, self.subject.fingerprint, *runtime]
         return content_key([*contents, _without_paths(self.parts.settings)])
 
     def run(self, launch: Launch, watch: Watch, publish: Publish, config: str) -> Outcome:

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import pytest
 from onnx_models import feeds, gemm_model
+from tiny_studies import chain
 
 from seqto.errors import TrackingError
 from seqto.protocols import Tracker
@@ -340,7 +341,8 @@ class TrackerSuite:
         assert files["report.json"] == files["front.png"] == b"\xffsecond"
 
     def test_model_is_stored_once(self, desk: Desk, inspector: Inspector) -> None:
-        trial, model = desk.finish(0), gemm_model()
+        # With weights large enough for a tracker to think of storing them apart.
+        trial, model = desk.finish(0), chain()
         before = model.to_bytes()
         for _ in range(2):
             _log(desk.tracker, trial, model)

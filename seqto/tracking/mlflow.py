@@ -55,7 +55,7 @@ from seqto.workspace import Workspace
 _BASELINE = "float_"
 _EXCLUDED = "excluded_layers.json"
 _SENSITIVITY = "sensitivity.json"
-# MLflow cuts longer values without a word.
+# MLflow cuts longer values, or refuses them if MLFLOW_TRUNCATE_LONG_VALUES is false.
 _LONGEST_PARAM = 6000
 _LONGEST_TAG = 8000
 
@@ -264,7 +264,9 @@ class MlflowTracker:
         uri = self._resolved_uri
         if uri.startswith(("http://", "https://")):
             return Address(uri.rstrip("/") + page)
-        command = shlex.join([_mlflow_command(), "ui", "--backend-store-uri", uri])
+        # A store in this folder is as well served by its relative path, which is short.
+        store = uri.replace(f"{Path.cwd()}/", "")
+        command = shlex.join([_mlflow_command(), "ui", "--backend-store-uri", store])
         return Address(f"http://127.0.0.1:5000{page}", command)
 
     @functools.cached_property
@@ -421,14 +423,9 @@ class MlflowTracker:
         tags: Mapping[str, str] | None = None,
     ) -> None:
         now = get_current_time_millis()
-        # MLflow takes at most 100 params a call.
-        rest = [Param(k, v[:_LONGEST_PARAM]) for k, v in (params or {}).items()]
-        while len(rest) > 100:
-            self._client.log_batch(run_id, params=rest[:100])
-            rest = rest[100:]
         self._client.log_batch(
             run_id,
-            params=rest,
+            params=[Param(k, v[:_LONGEST_PARAM]) for k, v in (params or {}).items()],
             metrics=[Metric(k, float(v), now, 0) for k, v in (metrics or {}).items()],
             tags=[RunTag(k, v[:_LONGEST_TAG]) for k, v in (tags or {}).items()],
         )

@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import mlflow
@@ -224,11 +225,19 @@ def test_runs_say_who_made_them(desk: Desk, client: MlflowClient) -> None:
     assert tags["mlflow.user"] and tags["mlflow.source.name"]
 
 
-def test_values_beyond_mlflows_limits_are_cut(tracker: MlflowTracker, client: MlflowClient) -> None:
-    plan = StudyPlan("a", "n", {"seqto.long": "t" * 9000}, {"long": "p" * 9000}, "")
-    run = client.get_run(tracker.open_study(plan, True))
-    assert run.data.params["long"] == "p" * 6000
-    assert set(run.data.tags["seqto.long"]) == {"t"}
+@pytest.mark.parametrize("cuts_by_itself", ["true", "false"])
+def test_values_beyond_mlflows_limits_are_cut(
+    tracker: MlflowTracker,
+    client: MlflowClient,
+    monkeypatch: pytest.MonkeyPatch,
+    cuts_by_itself: str,
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRUNCATE_LONG_VALUES", cuts_by_itself)
+    desk = Desk(tracker, tracker.open_study(replace(PLAN, params={"long": "p" * 9000}), True))
+    assert client.get_run(desk.study).data.params == {"long": "p" * 6000}
+    trial = desk.start(0)
+    tracker.end_trial(trial, TrialState.FAILED, "r" * 9000)
+    assert tracker.trial(trial).failure == "r" * 8000
 
 
 @pytest.mark.parametrize("count", [100, 101, 250])
