@@ -62,6 +62,15 @@ class Quantizer(Protocol):
         """False where the outputs for a sample depend on the others in its batch."""
         ...
 
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """What a layer may be in."""
+        ...
+
+    def stored_bytes(self, layer: Layer, precision: str) -> int:
+        """Return about how much of the model's file a layer takes in this precision."""
+        ...
+
     def prepare(self, model: Model) -> tuple[Model, tuple[Layer, ...]]:
         """Return the model in the form that `quantize` takes, and its quantizable layers."""
         ...
@@ -96,6 +105,20 @@ class Search(Protocol):
     """Which candidates to try, in rounds of ask and tell."""
 
     name: str
+
+    @property
+    def screens(self) -> int:
+        """On how many samples candidates are measured first; 0: all are evaluated in full.
+
+        A search that screens is told of `divergence` and `size_bytes` on these samples, and
+        the front of what it asked for is then evaluated in full, up to its `evaluations`.
+        """
+        ...
+
+    @property
+    def evaluations(self) -> int:
+        """How many candidates are evaluated in full, at the most."""
+        ...
 
     def start(self, ranking: Sequence[LayerScore]) -> None:
         """Begin a study of these layers, the most hurt first."""

@@ -16,7 +16,10 @@ Ranges = Mapping[str, tuple[float, float]]
 """The smallest and largest value that calibration saw in each activation."""
 
 FLOAT32 = "float32"
+FLOAT16 = "float16"
+INT4 = "int4"
 INT8 = "int8"
+INT16 = "int16"
 
 
 @dataclass(frozen=True)
@@ -53,20 +56,30 @@ class Model:
 
 @dataclass(frozen=True)
 class Layer:
-    """A quantizable node with weights, named by its unique node name."""
+    """A quantizable node with weights, named by its unique node name.
+
+    `shape` is that of its weight as a matrix: the outputs, and how many values each has.
+    """
 
     name: str
     op_type: str
     weight_bytes: int
+    shape: tuple[int, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
 class LayerScore:
-    """How much quantization hurts a layer: `score` ranks, `details` say where it comes from."""
+    """How much quantization hurts a layer: `score` ranks, `details` say where it comes from.
+
+    `costs` predict the harm of each precision of this layer, and `sizes` the bytes it then takes;
+    both add up over the layers.
+    """
 
     layer: Layer
     score: float
     details: Mapping[str, float] = field(default_factory=dict)
+    costs: Mapping[str, float] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -81,10 +94,22 @@ class Candidate:
         left = frozenset(excluded)
         return cls(tuple((name, FLOAT32 if name in left else INT8) for name in sorted(layers)))
 
+    @classmethod
+    def of(cls, precisions: Mapping[str, str]) -> "Candidate":
+        """Return the candidate that has these layers in these precisions."""
+        return cls(tuple(sorted(precisions.items())))
+
     @property
     def excluded(self) -> tuple[str, ...]:
         """The layers left in float32, by name."""
         return tuple(name for name, precision in self.precisions if precision == FLOAT32)
+
+    def by_precision(self) -> dict[str, list[str]]:
+        """Return the layers of each precision, by name."""
+        layers: dict[str, list[str]] = {}
+        for name, precision in self.precisions:
+            layers.setdefault(precision, []).append(name)
+        return layers
 
     @property
     def key(self) -> str:

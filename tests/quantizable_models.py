@@ -118,6 +118,21 @@ def mobile(blocks: int = 3) -> Model:
     return build(nodes, weights, {"x": ["N", 3, 8, 8]}, {"y": ["N", 10]}, name="mobile")
 
 
+def wide() -> Model:
+    """Return a pointwise Conv `conv` of 256 channels and a Gemm `fc`: hardly more than weights."""
+    nodes = [
+        helper.make_node("Conv", ["x", "conv_w", "conv_b"], ["c"], "conv"),
+        helper.make_node("Relu", ["c"], ["r"], "relu"),
+        helper.make_node("Flatten", ["r"], ["f"], "flatten"),
+        helper.make_node("Gemm", ["f", "fc_w", "fc_b"], ["y"], "fc", transB=1),
+    ]
+    weights = [
+        *(weight("conv_w", 256, 512, 1, 1), weight("conv_b", 256)),
+        *(weight("fc_w", 128, 1024), weight("fc_b", 128)),
+    ]
+    return build(nodes, weights, {"x": ["N", 512, 2, 2]}, {"y": ["N", 128]}, name="wide")
+
+
 def shared_weight() -> Model:
     """Return the Convs `one` and `two`, which read the same weight."""
     nodes = [

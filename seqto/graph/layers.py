@@ -1,7 +1,7 @@
 """The layers of a graph that carry weights, and their normal form."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -27,7 +27,8 @@ def weight_layers(model: Model, op_types: Collection[str]) -> tuple[Layer, ...]:
     for node in model.proto.graph.node:
         weight = weight_of(node, constants) if node.op_type in op_types else None
         if weight is not None:
-            layers.append(Layer(node.name, node.op_type, tensor_bytes(weight)))
+            shape = _as_matrix(weight.dims, reduced_axes(node, weight))
+            layers.append(Layer(node.name, node.op_type, tensor_bytes(weight), shape))
     return tuple(layers)
 
 
@@ -41,6 +42,25 @@ def weight_of(
         if name in constants and constants[name].data_type in FLOAT_TYPES:
             return constants[name]
     return None
+
+
+def reduced_axes(node: onnx.NodeProto, weight: onnx.TensorProto) -> tuple[int, ...]:
+    """Return the axes of a layer's weight that each of its outputs sums over."""
+    rank = len(weight.dims)
+    if node.op_type == "Gemm":
+        return (1,) if attribute(node, "transB", 0) else (0,)
+    if node.op_type == "MatMul":
+        on_the_right = len(node.input) > 1 and node.input[1] == weight.name
+        return (max(rank - 2, 0),) if on_the_right else (rank - 1,)
+    # The weights of convolutions begin with the outputs, of transposed ones with the inputs.
+    outputs = 1 if node.op_type == "ConvTranspose" else 0
+    return tuple(axis for axis in range(rank) if axis != outputs)
+
+
+def _as_matrix(dims: Sequence[int], reduced: Collection[int]) -> tuple[int, int]:
+    """Return how many outputs a weight has, and how many values each of them sums over."""
+    values = math.prod(dims[axis] for axis in reduced)
+    return math.prod(dims) // max(values, 1), values
 
 
 def tensor_bytes(tensor: onnx.TensorProto) -> int:

@@ -1,26 +1,43 @@
 """Dynamic quantization: integer weights, activations quantized as they come."""
 
 from dataclasses import field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from onnxruntime.quantization.onnx_quantizer import ONNXQuantizer
 from onnxruntime.quantization.quant_utils import QuantizationMode, QuantType
 from onnxruntime.quantization.registry import IntegerOpsRegistry
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import QuantizationError
 from seqto.graph.layers import gemm_to_matmul
+from seqto.graph.weights import own_weights, store_into, stored_bytes
+from seqto.quantizers.memory import Memory
 from seqto.quantizers.onnxruntime import (
     QUANT_TYPES,
     find_layers,
+    in_precisions,
     nodes_to_exclude,
     require_operations,
+    require_precisions,
     with_shapes,
 )
-from seqto.types import Candidate, Layer, Model, Ranges, Samples
+from seqto.quantizers.reuse import ReusingONNXQuantizer
+from seqto.types import (
+    FLOAT16,
+    FLOAT32,
+    INT4,
+    INT8,
+    Candidate,
+    Layer,
+    Model,
+    Ranges,
+    Samples,
+)
 
 WEIGHT_OPS = ("Conv", "MatMul")
+
+_INTEGER_BYTES = 1000
+"""What the names and nodes around an integer layer take, about."""
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -35,11 +52,18 @@ class DynamicQuantizer:
     reduce_range: bool = False
     op_types: list[str] | None = None
     exclude: list[str] = field(default_factory=list)
+    block_size: Annotated[int, Field(ge=1)] = 32
     extra_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse operations that ORT has no integer form of."""
         require_operations(self.op_types, {*IntegerOpsRegistry, "Gemm"})
+        self._memory = Memory()
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """What a layer may be in."""
+        return (INT4, INT8, FLOAT16, FLOAT32)
 
     @property
     def batch_invariant(self) -> bool:
@@ -57,11 +81,20 @@ class DynamicQuantizer:
         return {}
 
     def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
-        """Return the model with integer operations in all but the candidate's excluded layers."""
+        """Return the model with integer operations in the int8 layers; the others run in float."""
+        require_precisions(candidate, self.precisions, self.name)
+        known = self._memory.of(model, repr(self))
+        stored = in_precisions(candidate, (INT4, FLOAT16))
+        if INT4 in stored.values():
+            model = known.raised(with_shapes)
+        proto = model.copy_proto()
+        # ORT makes all layers that share a weight read its quantized form.
+        own_weights(proto, stored)
         excluded = nodes_to_exclude(model, candidate, self.exclude)
         try:
-            quantizer = ONNXQuantizer(
-                model.copy_proto(),
+            quantizer = ReusingONNXQuantizer(
+                known,
+                proto,
                 self.per_channel,
                 self.reduce_range,
                 QuantizationMode.IntegerOps,
@@ -82,7 +115,17 @@ class DynamicQuantizer:
                 f"ONNX Runtime cannot quantize model {model.name!r} dynamically: {error}. "
                 "Try quantization.op_types or quantization.exclude."
             ) from error
+        store_into(quantizer.model.model, stored, self.block_size, known.packed)
         return Model(model.name, quantizer.model.model)
+
+    def stored_bytes(self, layer: Layer, precision: str) -> int:
+        """Return about how much of the model's file a layer takes in this precision."""
+        if precision != INT8:
+            return stored_bytes(layer, precision, self.block_size)
+        outputs, values = layer.shape
+        # A channel has a scale of four bytes and a zero point of one or two.
+        scales = outputs * 6 if self.per_channel and layer.op_type == "MatMul" else 0
+        return outputs * values + scales + _INTEGER_BYTES
 
     def _quantized_ops(self) -> list[str]:
         # A Gemm is a MatMul by now, so who asks for Gemm means MatMul.

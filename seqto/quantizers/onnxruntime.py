@@ -1,15 +1,20 @@
-"""What ONNX Runtime's two quantizers share: options by name, the model's form, exclusions."""
+"""What the quantizers share: options by name, the form of models, exclusions, precisions."""
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
+import onnx
 from onnxruntime.quantization import QuantType
 from onnxruntime.quantization.quant_utils import save_and_reload_model_with_shape_infer
 
 from seqto.errors import ConfigError, LayerError, ModelError, nearest
 from seqto.graph.layers import weight_layers
 from seqto.graph.regions import left_in_float, weightless_regions
-from seqto.types import Candidate, Layer, Model
+from seqto.types import INT8, INT16, Candidate, Layer, Model
+
+WEIGHT_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+"""The operations that layers are."""
 
 IntegerType = Literal["int8", "uint8", "int16", "uint16"]
 
@@ -62,9 +67,62 @@ def find_layers(
     return chosen
 
 
+def require_precisions(candidate: Candidate, precisions: Collection[str], quantizer: str) -> None:
+    """Raise where a layer is to have a precision that this quantizer does not know."""
+    for layer, precision in candidate.precisions:
+        if precision not in precisions:
+            raise ConfigError(
+                f"quantization={quantizer} has no precision {precision!r}, which layer {layer!r} "
+                f"is to have{nearest(precision, precisions)}. Choose from {', '.join(precisions)}."
+            )
+
+
+def in_precisions(candidate: Candidate, precisions: Collection[str]) -> dict[str, str]:
+    """Return the layers that are to have one of these precisions, and which."""
+    return {name: each for name, each in candidate.precisions if each in precisions}
+
+
 def nodes_to_exclude(model: Model, candidate: Candidate, always: Collection[str]) -> list[str]:
-    """Return every node that ORT has to leave alone for this candidate."""
+    """Return every node that ORT has to leave alone for this candidate.
+
+    Weights that are only stored in fewer bits are float to the operations around them.
+    """
     layers = {name for name, _ in candidate.precisions} | set(always)
-    excluded = {*candidate.excluded, *always}
+    excluded = layers - set(in_precisions(candidate, (INT8, INT16))) | set(always)
     regions = weightless_regions(model.proto.graph, layers)
     return sorted(excluded) + left_in_float(regions, layers, excluded)
+
+
+def tensors_around(graph: onnx.GraphProto, layers: Collection[str]) -> set[str]:
+    """Return the activations that these layers read and write.
+
+    An operation of one input, such as Clip, hands on what it gets: the activations on both of its
+    sides count. A Relu that ORT takes out would otherwise leave its own precision behind.
+    """
+    constants = {each.name for each in graph.initializer}
+    producers = {name: node for node in graph.node for name in node.output}
+    consumers = defaultdict(list)
+    for node in graph.node:
+        for name in node.input:
+            consumers[name].append(node)
+
+    def activations(node: onnx.NodeProto) -> list[str]:
+        return [name for name in node.input if name and name not in constants]
+
+    found: set[str] = set()
+    pending = [
+        name
+        for node in graph.node
+        if node.name in layers
+        for name in (*activations(node), *node.output)
+    ]
+    while pending:
+        name = pending.pop()
+        if name in found:
+            continue
+        found.add(name)
+        around = [*consumers[name], *([producers[name]] if name in producers else [])]
+        for node in around:
+            if node.op_type not in WEIGHT_OPS and len(activations(node)) == 1:
+                pending.extend((*activations(node), *node.output))
+    return found

@@ -3,34 +3,53 @@
 import contextlib
 import io
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import onnx
 import onnxruntime
 from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod
 from onnxruntime.quantization.calibrate import CalibraterBase, TensorsData, create_calibrator
-from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 from onnxruntime.quantization.quant_utils import update_opset_version
 from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError, QuantizationError
+from seqto.graph.weights import own_weights, store_into, stored_bytes
+from seqto.quantizers.memory import Memory
 from seqto.quantizers.onnxruntime import (
     QUANT_TYPES,
+    WEIGHT_OPS,
     IntegerType,
     find_layers,
+    in_precisions,
     nodes_to_exclude,
     require_operations,
+    require_precisions,
+    tensors_around,
     with_shapes,
 )
-from seqto.types import Arrays, Candidate, Layer, Model, Ranges, Samples
+from seqto.quantizers.reuse import ReusingQDQQuantizer
+from seqto.types import (
+    FLOAT16,
+    FLOAT32,
+    INT4,
+    INT8,
+    INT16,
+    Arrays,
+    Candidate,
+    Layer,
+    Model,
+    Ranges,
+    Samples,
+)
 
-WEIGHT_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+_QDQ_BYTES = 1000
+"""What the names and nodes around a quantized layer take, about."""
 
 _METHODS = {
     "minmax": CalibrationMethod.MinMax,
@@ -60,9 +79,10 @@ class StaticQuantizer:
     activation_symmetric: bool = False
     weight_symmetric: bool | None = None
     reduce_range: bool = False
-    quantize_bias: bool = True
+    quantize_bias: bool = False
     op_types: list[str] | None = None
     exclude: list[str] = field(default_factory=list)
+    block_size: Annotated[int, Field(ge=1)] = 32
     extra_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -70,6 +90,13 @@ class StaticQuantizer:
         # Not only those of ORT's registries: a QDQ pair fits around any operation.
         known = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
         require_operations(self.op_types, known)
+        self._memory = Memory()
+
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """What a layer may be in: int16 is int8 with 16-bit activations around it."""
+        finer = () if "16" in self.activation_type else (INT16,)
+        return (INT4, INT8, *finer, FLOAT16, FLOAT32)
 
     @property
     def batch_invariant(self) -> bool:
@@ -106,11 +133,21 @@ class StaticQuantizer:
         }
 
     def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
-        """Return the QDQ model that leaves the candidate's excluded layers in float."""
+        """Return the QDQ model of the int8 and int16 layers; the others run in float."""
+        require_precisions(candidate, self.precisions, self.name)
+        known = self._memory.of(model, repr(self))
+        fine = in_precisions(candidate, (INT16,))
+        stored = in_precisions(candidate, (INT4, FLOAT16))
+        if fine or INT4 in stored.values():
+            model = known.raised(with_shapes)
+        proto = model.copy_proto()
+        # ORT makes all layers that share a weight read its quantized form.
+        own_weights(proto, stored)
         excluded = nodes_to_exclude(model, candidate, self.exclude)
         try:
-            quantizer = QDQQuantizer(
-                model.copy_proto(),
+            quantizer = ReusingQDQQuantizer(
+                known,
+                proto,
                 self.per_channel,
                 self.reduce_range,
                 QUANT_TYPES[self.weight_type],
@@ -119,7 +156,7 @@ class StaticQuantizer:
                 [],
                 excluded,
                 self._quantized_ops(),
-                self._options(),
+                self._options(set(ranges) & tensors_around(proto.graph, fine)),
             )
             quantizer.quantize_model()
             # ORT sorts when it saves a file; before that the graph is no valid ONNX.
@@ -129,20 +166,39 @@ class StaticQuantizer:
                 f"ONNX Runtime cannot quantize model {model.name!r} statically: {error}. "
                 "Try other types, quantization.op_types, or quantization.exclude."
             ) from error
+        store_into(quantizer.model.model, stored, self.block_size, known.packed)
         return Model(model.name, quantizer.model.model)
+
+    def stored_bytes(self, layer: Layer, precision: str) -> int:
+        """Return about how much of the model's file a layer takes in this precision."""
+        if precision not in (INT8, INT16):
+            return stored_bytes(layer, precision, self.block_size)
+        outputs, values = layer.shape
+        wide = 2 if "16" in self.weight_type else 1
+        # Scale and zero point of the weight, and then of the bias, which stays 32 bits wide.
+        each = 4 + wide + (8 if self.quantize_bias and layer.op_type != "MatMul" else 0)
+        return outputs * values * wide + (outputs if self.per_channel else 1) * each + _QDQ_BYTES
 
     def _quantized_ops(self) -> list[str]:
         # Sorted: ORT's own default is a set, whose order changes from process to process.
         return self.op_types or sorted({*QLinearOpsRegistry, *QDQRegistry})
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self, fine: Collection[str]) -> dict[str, Any]:
+        """Return ORT's options; `fine` are the activations to have in 16 bits."""
         options: dict[str, Any] = {
             "ActivationSymmetric": self.activation_symmetric,
             "QuantizeBias": self.quantize_bias,
         }
         if self.weight_symmetric is not None:
             options["WeightSymmetric"] = self.weight_symmetric
-        return options | self.extra_options
+        options |= self.extra_options
+        if fine:
+            wide = QUANT_TYPES["int16" if self.activation_type == "int8" else "uint16"]
+            # The user's own come last: they are more particular.
+            options["TensorQuantOverrides"] = {
+                name: [{"quant_type": wide}] for name in sorted(fine)
+            } | options.get("TensorQuantOverrides", {})
+        return options
 
     def _calibrator(self, model: Model, folder: Path) -> CalibraterBase:
         path, augmented = folder / "model.onnx", folder / "augmented.onnx"

@@ -152,3 +152,12 @@ def test_what_onnxruntime_cannot_do_is_one_error() -> None:
 def test_wrong_settings_are_named(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(wrong))):
         DynamicQuantizer(**wrong)
+
+
+@pytest.mark.parametrize("precision", ["float16", "int4"])
+def test_stored_layers_run_in_float(precision: str) -> None:
+    prepared = prepared_residual(DynamicQuantizer())
+    assert not {"ConvInteger", "MatMulInteger"} & set(op_types(prepared.mixed(precision)))
+    some = op_types(prepared.mixed("int8", precision, "int8", "int8"))
+    assert some.count("ConvInteger") == 2
+    assert some.count("Conv") == 1

@@ -1,18 +1,26 @@
-"""What the two quantizers of ONNX Runtime share."""
+"""What the quantizers share."""
 
 import pytest
 from onnx_models import residual
-from quantizable_models import weightless
+from quantizable_models import mobile, weightless
 
 from seqto.errors import ConfigError, LayerError, ModelError
 from seqto.graph.prepare import prepare
 from seqto.quantizers.dynamic import DynamicQuantizer
-from seqto.quantizers.onnxruntime import find_layers, nodes_to_exclude, with_shapes
+from seqto.quantizers.onnxruntime import (
+    find_layers,
+    nodes_to_exclude,
+    tensors_around,
+    with_shapes,
+)
 from seqto.quantizers.static import StaticQuantizer
+from seqto.quantizers.weight_only import WeightOnlyQuantizer
 from seqto.types import Candidate
 
 LAYERS = ["stem", "left", "right", "head"]
-BOTH = pytest.mark.parametrize("quantizer", [StaticQuantizer, DynamicQuantizer])
+EACH = pytest.mark.parametrize(
+    "quantizer", [StaticQuantizer, DynamicQuantizer, WeightOnlyQuantizer]
+)
 
 
 def test_layers_are_of_the_operations_asked_for() -> None:
@@ -25,7 +33,7 @@ def test_layers_never_to_quantize_are_left_out() -> None:
     assert [layer.name for layer in layers] == ["left", "head"]
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize(
     ("name", "hint"), [("rihgt", "'rihgt' (did you mean 'right'?)"), ("fc", "'fc'.")]
 )
@@ -43,7 +51,7 @@ def test_nodes_without_weights_are_no_layers() -> None:
         find_layers(prepare(residual()), ["Conv", "Add"], ["add"])
 
 
-@BOTH
+@EACH
 def test_excluding_all_layers_for_ever_is_refused(quantizer: type) -> None:
     with pytest.raises(ModelError, match="quantization.exclude names all 4"):
         quantizer(exclude=LAYERS).prepare(prepare(residual()))
@@ -54,7 +62,7 @@ def test_model_with_nothing_to_quantize_says_what_it_has() -> None:
         find_layers(prepare(weightless()), ["Gemm", "Conv"], [])
 
 
-@BOTH
+@EACH
 def test_misspelt_operation_gives_the_nearest(quantizer: type) -> None:
     with pytest.raises(ConfigError, match="op_types names 'Covn'.*did you mean 'Conv'"):
         quantizer(op_types=["Gemm", "Covn"])
@@ -86,3 +94,19 @@ def test_shapes_are_marked_and_the_model_stays_as_it_is() -> None:
     marked = with_shapes(model)
     assert {each.key for each in marked.proto.metadata_props} >= {"onnx.infer"}
     assert model.to_bytes() == before
+
+
+def test_tensors_around_a_layer_end_at_operations_of_several_inputs() -> None:
+    graph = prepare(residual()).proto.graph
+    assert tensors_around(graph, []) == set()
+    assert tensors_around(graph, ["stem"]) == {"x", "s", "sr"}
+    assert tensors_around(graph, ["left"]) == {"s", "sr", "l", "lr"}
+    assert tensors_around(graph, ["right"]) == {"l", "lr", "r"}
+    assert tensors_around(graph, ["head"]) == {"sum", "sumr", "p", "f", "y"}
+
+
+def test_tensors_around_know_constants_from_activations() -> None:
+    graph = prepare(mobile(blocks=1)).proto.graph
+    # Clip has its limits as inputs too.
+    clipped = {"block0_expand_y", "block0_expand_c", "block0_depthwise_y", "block0_depthwise_c"}
+    assert tensors_around(graph, ["block0_depthwise"]) == clipped

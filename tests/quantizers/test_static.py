@@ -11,7 +11,7 @@ from onnx import TensorProto, numpy_helper
 from onnx_models import feeds, op_types, residual, run
 from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
 from pydantic import ValidationError
-from quantizable_models import mobile, random_samples, weights_in
+from quantizable_models import mobile, random_samples, shared_weight, weights_in
 from suite_quantizers import Prepared, QuantizerSuite, prepared_residual
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
@@ -81,7 +81,8 @@ def test_outputs_are_those_of_onnxruntimes_quantize_static(
 ) -> None:
     floating = prepare(mobile())
     samples = random_samples(floating)
-    prepared = Prepared(StaticQuantizer(per_channel=per_channel), floating, samples)
+    quantizer = StaticQuantizer(per_channel=per_channel, quantize_bias=True)
+    prepared = Prepared(quantizer, floating, samples)
     draw = random.Random(seed)
     excluded = [] if seed is None else draw.sample(prepared.names, len(prepared.names) // 3)
     candidate = Candidate.excluding(prepared.names, excluded)
@@ -319,3 +320,103 @@ def test_ranges_that_miss_an_activation_are_an_error() -> None:
 def test_wrong_settings_are_named(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(wrong))):
         StaticQuantizer(**wrong)
+
+
+# int16: 16-bit activations around a layer.
+
+
+def quantized_types(model: Model) -> dict[str, int]:
+    """Return the integer type of every activation that is quantized."""
+    zero_points = {each.name: each.data_type for each in model.proto.graph.initializer}
+    return {
+        each.input[0].removesuffix("_QuantizeLinear_Input"): zero_points[each.input[2]]
+        for each in model.proto.graph.node
+        if each.op_type == "QuantizeLinear"
+    }
+
+
+def test_int16_layers_read_and_write_16_bits_and_no_others_do() -> None:
+    prepared = prepared_residual(StaticQuantizer())
+    quantized = prepared.mixed("int8", "int16", "int8", "int8")
+    types = quantized_types(quantized)
+    # The Relus are gone: their outputs are what is quantized.
+    fine = {name for name, each in types.items() if each == TensorProto.UINT16}
+    assert fine == {"sr", "lr"}
+    assert {each for name, each in types.items() if name not in fine} == {TensorProto.UINT8}
+    assert len(weights_in(quantized, TensorProto.INT8)) == 4
+    assert [(each.domain, each.version) for each in quantized.proto.opset_import] == [("", 21)]
+
+
+def test_operations_of_one_input_hand_16_bits_on() -> None:
+    prepared = prepared_residual(StaticQuantizer())
+    types = quantized_types(prepared.mixed("int8", "int8", "int8", "int16"))
+    # Flatten, the pool and the Relu before it, up to the Add.
+    assert {name for name, each in types.items() if each == TensorProto.UINT16} == {
+        *("sumr", "p", "f", "y"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("activation_type", "wide"), [("uint8", TensorProto.UINT16), ("int8", TensorProto.INT16)]
+)
+def test_all_int16_is_nearer_to_float_than_int8(activation_type: str, wide: int) -> None:
+    prepared = prepared_residual(StaticQuantizer(activation_type=activation_type))
+    wanted = run(prepared.floating, prepared.inputs)[0]
+    coarse, fine = (prepared.mixed(each) for each in ("int8", "int16"))
+    errors = [np.abs(run(each, prepared.inputs)[0] - wanted).max() for each in (coarse, fine)]
+    assert errors[1] < 0.7 * errors[0]
+    assert set(quantized_types(fine).values()) == {wide}
+    simulated = StaticQuantizer(activation_type="uint16", weight_type="int8")
+    if activation_type == "uint8":
+        same = prepared_residual(simulated).excluding()
+        np.testing.assert_array_equal(run(fine, prepared.inputs)[0], run(same, prepared.inputs)[0])
+
+
+def test_int16_is_no_choice_where_all_activations_have_16_bits() -> None:
+    assert "int16" in StaticQuantizer().precisions
+    assert "int16" not in StaticQuantizer(activation_type="uint16").precisions
+
+
+def test_overrides_of_the_user_go_before_int16() -> None:
+    overrides = {"lr": [{"quant_type": QuantType.QInt8}]}
+    quantizer = StaticQuantizer(extra_options={"TensorQuantOverrides": overrides})
+    types = quantized_types(prepared_residual(quantizer).mixed("int8", "int16", "int8", "int8"))
+    assert types["sr"] == TensorProto.UINT16
+    assert types["lr"] == TensorProto.INT8
+
+
+# Layers whose weights are only stored in fewer bits.
+
+
+@pytest.mark.parametrize("precision", ["float16", "int4"])
+def test_stored_layers_are_float_to_what_is_around_them(precision: str) -> None:
+    prepared = prepared_residual(StaticQuantizer())
+    assert "QuantizeLinear" not in op_types(prepared.mixed(precision))
+    chosen = dict.fromkeys(prepared.names, precision)
+    candidate = Candidate.of(chosen)
+    excluded = Candidate.excluding(prepared.names, prepared.names)
+    assert nodes_to_exclude(prepared.model, candidate, []) == nodes_to_exclude(
+        prepared.model, excluded, []
+    )
+    some = prepared.mixed("int8", precision, "int8", "int8")
+    assert quantized_types(some) == quantized_types(prepared.excluding("left"))
+
+
+def test_a_shared_weight_is_stored_for_one_and_quantized_for_the_other() -> None:
+    floating = prepare(shared_weight())
+    prepared = Prepared(StaticQuantizer(), floating, random_samples(floating))
+    for precisions in (("int8", "float16"), ("float16", "int8")):
+        held = [
+            each.data_type
+            for each in prepared.mixed(*precisions).proto.graph.initializer
+            if len(each.dims) == 4
+        ]
+        assert sorted(held) == sorted([TensorProto.INT8, TensorProto.FLOAT16])
+
+
+def test_calibration_serves_every_precision() -> None:
+    prepared = prepared_residual(StaticQuantizer())
+    types = {"int16": {"x", "sr", "lr", "r", "sumr", "p", "f", "y"}, "int8": set()}
+    for precision, wanted in types.items():
+        found = quantized_types(prepared.mixed(precision))
+        assert {name for name, each in found.items() if each == TensorProto.UINT16} == wanted

@@ -1,0 +1,49 @@
+"""What quantizers keep from one candidate to the next of the same model."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from seqto.graph.weights import INT4_OPSET, PackedWeights, at_opset
+from seqto.types import Model
+
+Value = TypeVar("Value")
+
+
+@dataclass(eq=False)
+class Known:
+    """What was computed from one model so far, under the settings of one quantizer."""
+
+    model: Model
+    settings: str
+    packed: PackedWeights = field(default_factory=dict)
+    values: dict[Hashable, object] = field(default_factory=dict)
+
+    def once(self, key: Hashable, compute: Callable[[], Value]) -> Value:
+        """Return what `compute` returned when this key was first asked for."""
+        if key not in self.values:
+            self.values[key] = compute()
+        return self.values[key]  # type: ignore[return-value]
+
+    def raised(self, mark: Callable[[Model], Model]) -> Model:
+        """Return the model in the opset that 4-bit and 16-bit tensors need, marked."""
+        return self.once("raised", lambda: mark(at_opset(self.model, INT4_OPSET)))
+
+
+class Memory:
+    """Holds what is known of the last model, and forgets it when another one comes."""
+
+    def __init__(self) -> None:
+        self._known: Known | None = None
+
+    def of(self, model: Model, settings: str) -> Known:
+        """Return what is known of this very model under these settings."""
+        known = self._known
+        # The model is held here, so no other one can come to have its identity.
+        if known is None or known.model is not model or known.settings != settings:
+            known = self._known = Known(model, settings)
+        return known
+
+    def __reduce__(self) -> tuple[type["Memory"], tuple[()]]:
+        # Another process begins anew: models are large, and it may never see this one.
+        return Memory, ()

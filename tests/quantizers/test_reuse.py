@@ -1,0 +1,178 @@
+"""Quantizers that compute nothing twice give what ONNX Runtime's own give."""
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+from onnx_models import build, residual, weight
+from onnxruntime.quantization.onnx_quantizer import ONNXQuantizer
+from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
+from quantizable_models import mobile, random_samples, shared_weight
+from suite_quantizers import Prepared, prepared_residual
+
+from seqto.graph.prepare import prepare
+from seqto.protocols import Quantizer
+from seqto.quantizers import dynamic, static
+from seqto.quantizers.dynamic import DynamicQuantizer
+from seqto.quantizers.memory import Memory
+from seqto.quantizers.static import StaticQuantizer
+from seqto.types import FLOAT32, INT8, Candidate, Model
+
+
+@pytest.fixture
+def plain(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return what makes the bytes of a candidate with ORT's own classes."""
+
+    def quantize(prepared: Prepared, candidate: Candidate) -> bytes:
+        with monkeypatch.context() as patch:
+            patch.setattr(static, "ReusingQDQQuantizer", lambda _, *rest: QDQQuantizer(*rest))
+            patch.setattr(dynamic, "ReusingONNXQuantizer", lambda _, *rest: ONNXQuantizer(*rest))
+            quantizer = prepared.quantizer
+            return quantizer.quantize(prepared.model, prepared.ranges, candidate).to_bytes()
+
+    return quantize
+
+
+def overflowing() -> Model:
+    """Return two Convs whose weights are so small beside their biases that ORT widens scales."""
+    nodes = [
+        helper.make_node("Conv", ["x", "one_w", "one_b"], ["a"], "one"),
+        helper.make_node("Clip", ["a", "low", "high"], ["b"], "clip"),
+        helper.make_node("Conv", ["b", "two_w", "two_b"], ["y"], "two"),
+    ]
+    small = np.float32(1e-9)
+    weights = [
+        numpy_helper.from_array(numpy_helper.to_array(weight(name, 4, 4, 1, 1)) * small, name)
+        for name in ("one_w", "two_w")
+    ]
+    biases = [weight("one_b", 4), weight("two_b", 4)]
+    limits = [numpy_helper.from_array(np.float32(each), f"{name}") for name, each in LIMITS.items()]
+    shape = ["N", 4, 8, 8]
+    return build(
+        nodes, [*weights, *biases, *limits], {"x": shape}, {"y": shape}, name="overflowing"
+    )
+
+
+LIMITS = {"low": 0.0, "high": 0.2}
+
+
+def shared_bias() -> Model:
+    """Return three Convs with one bias, which ORT copies and numbers."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w0", "b"], ["a"], "first"),
+        helper.make_node("Conv", ["a", "w1", "b"], ["c"], "second"),
+        helper.make_node("Conv", ["c", "w2", "b"], ["y"], "third"),
+    ]
+    shape = ["N", 4, 8, 8]
+    weights = [weight(f"w{at}", 4, 4, 1, 1) for at in range(3)]
+    return build(nodes, [*weights, weight("b", 4)], {"x": shape}, {"y": shape}, name="shared_bias")
+
+
+MODELS = [mobile, residual, shared_weight, shared_bias, overflowing]
+STATIC = [
+    {"per_channel": True, "quantize_bias": True},
+    {"per_channel": False, "quantize_bias": True},
+    {"per_channel": True, "quantize_bias": False, "reduce_range": True},
+    {"per_channel": False, "weight_type": "uint8", "activation_type": "int8"},
+    {"extra_options": {"AddQDQPairToWeight": True}},
+    {"extra_options": {"QDQKeepRemovableActivations": True, "DedicatedQDQPair": True}},
+]
+DYNAMIC = [
+    {"per_channel": True},
+    {"per_channel": False},
+    {"per_channel": True, "weight_type": "int8", "reduce_range": True},
+    {"extra_options": {"WeightSymmetric": True}},
+]
+QUANTIZERS = [
+    *(StaticQuantizer(**each) for each in STATIC),
+    *(DynamicQuantizer(**each) for each in DYNAMIC),
+]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("quantizer", QUANTIZERS, ids=lambda each: each.name)
+def test_any_candidate_is_to_the_bit_what_onnxruntime_makes(
+    quantizer: Quantizer, model: Any, plain: Any
+) -> None:
+    floating = prepare(model())
+    prepared = Prepared(quantizer, floating, random_samples(floating))
+    draw = random.Random(0)
+    for _ in range(4):
+        precisions = {name: draw.choice([INT8, INT8, FLOAT32]) for name in prepared.names}
+        candidate = Candidate.of(precisions)
+        found = quantizer.quantize(prepared.model, prepared.ranges, candidate).to_bytes()
+        assert found == plain(prepared, candidate)
+
+
+@pytest.mark.parametrize("quantizer", [StaticQuantizer(), DynamicQuantizer(per_channel=True)])
+def test_weights_are_quantized_once(quantizer: Quantizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    floating = prepare(mobile())
+    prepared = Prepared(quantizer, floating, random_samples(floating))
+    prepared.excluding()
+    seen = []
+    for module in ("qdq_quantizer.quantize_onnx_initializer", "base_quantizer.quantize_data"):
+        path = f"onnxruntime.quantization.{module}"
+        function = _resolve(path)
+
+        def count(values: Any, *rest: Any, _function: Any = function, **named: Any) -> Any:
+            array = values if isinstance(values, np.ndarray) else numpy_helper.to_array(values)
+            seen.append(array.size)
+            return _function(values, *rest, **named)
+
+        monkeypatch.setattr(path, count)
+    prepared.excluding("stem")
+    # At most the single values that stand in for weights.
+    assert set(seen) <= {1}
+
+
+def test_other_ranges_are_not_taken_for_the_first(plain: Any) -> None:
+    floating = prepare(overflowing())
+    quantizer = StaticQuantizer()
+    prepared = Prepared(quantizer, floating, random_samples(floating))
+    everything = Candidate.excluding(prepared.names, [])
+    first = prepared.excluding().to_bytes()
+    prepared.ranges = {name: (low * 3, high * 3) for name, (low, high) in prepared.ranges.items()}
+    second = prepared.excluding().to_bytes()
+    assert second != first
+    assert second == plain(prepared, everything)
+
+
+def test_overflowing_biases_widen_the_scales() -> None:
+    # Or the model would not show what it is there to show.
+    floating = prepare(overflowing())
+    options = {"QDQDisableWeightAdjustForInt32Bias": True}
+    scales = []
+    for quantizer in (StaticQuantizer(), StaticQuantizer(extra_options=options)):
+        quantized = Prepared(quantizer, floating, random_samples(floating)).excluding()
+        tensors = {each.name: each for each in quantized.proto.graph.initializer}
+        scales.append(numpy_helper.to_array(tensors["two_w_scale"]))
+    assert (scales[0] > scales[1]).any()
+
+
+def test_changed_settings_are_heeded() -> None:
+    quantizer = StaticQuantizer()
+    prepared = prepared_residual(quantizer)
+    fine = prepared.excluding().to_bytes()
+    quantizer.per_channel = False
+    coarse = prepared.excluding().to_bytes()
+    assert coarse != fine
+    assert coarse == prepared_residual(StaticQuantizer(per_channel=False)).excluding().to_bytes()
+
+
+def test_memory_holds_one_model() -> None:
+    memory, model = Memory(), residual()
+    known = memory.of(model, "a")
+    assert known.once("key", lambda: 1) == known.once("key", lambda: 2) == 1
+    assert memory.of(model, "a") is known
+    assert memory.of(model, "b") is not known
+    assert memory.of(residual(), "b").values == {}
+    assert memory.of(model, "a") is not known
+
+
+def _resolve(path: str) -> Any:
+    import importlib
+
+    module, _, name = path.rpartition(".")
+    return getattr(importlib.import_module(module), name)
