@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,8 @@ from seqto.graph.prepare import prepare
 from seqto.protocols import Quantizer, Sensitivity
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
-from seqto.types import LayerScore
+from seqto.sensitivity.stability import stability
+from seqto.types import Layer, LayerScore
 
 
 def scores_of(sensitivity: Sensitivity, prepared: Prepared) -> tuple[LayerScore, ...]:
@@ -53,9 +54,48 @@ class SensitivitySuite:
 
     def test_scores_are_plain_numbers(self, sensitivity: Sensitivity, prepared: Prepared) -> None:
         for score in scores_of(sensitivity, prepared):
-            numbers = [score.score, *score.details.values()]
+            numbers = [score.score, *score.details.values(), *score.costs.values()]
             assert all(type(number) is float and math.isfinite(number) for number in numbers)
-            assert json.loads(json.dumps(asdict(score))) == asdict(score)
+            stored = json.loads(json.dumps(asdict(score)))
+            assert LayerScore(Layer(**stored.pop("layer")), **stored) == score
+
+    def test_costs_predict_the_harm_of_int8(
+        self, sensitivity: Sensitivity, prepared: Prepared
+    ) -> None:
+        costs = [score.costs for score in scores_of(sensitivity, prepared)]
+        assert all(each["int8"] >= 0 == each.get("float32", 0) for each in costs)
+        assert max(each["int8"] for each in costs) > 0
+
+    def test_bytes_saved_change_the_order_only_where_they_count(
+        self, sensitivity: Sensitivity, prepared: Prepared
+    ) -> None:
+        plain, by_byte = (
+            {score.layer: score for score in scores_of(each, prepared)}
+            for each in (replace(sensitivity, per_byte=False), replace(sensitivity, per_byte=True))
+        )
+        wanted = {layer: plain[layer].score / layer.weight_bytes for layer in plain}
+        largest = max(wanted.values())
+        for layer, score in by_byte.items():
+            assert score.score == pytest.approx(wanted[layer] / largest)
+            assert score.costs == plain[layer].costs
+
+    def test_each_half_of_the_samples_ranks_by_itself(
+        self, sensitivity: Sensitivity, prepared: Prepared
+    ) -> None:
+        scores = scores_of(sensitivity, prepared)
+        assert -1 <= (stability(scores) or -2) <= 1
+        # As if there were no others; only the scale may differ.
+        half = replace(sensitivity, samples=len(prepared.samples) // 2)
+        alone = {score.layer: score.score for score in scores_of(half, prepared)}
+        found = {score.layer: score.details["first_half"] for score in scores}
+        for layer in found:
+            assert found[layer] / max(found.values()) == pytest.approx(
+                alone[layer] / max(alone.values())
+            )
+
+    def test_one_sample_has_no_halves(self, sensitivity: Sensitivity, prepared: Prepared) -> None:
+        scores = scores_of(replace(sensitivity, samples=1), prepared)
+        assert stability(scores) is None
 
     def test_same_model_has_the_same_scores(
         self, sensitivity: Sensitivity, prepared: Prepared

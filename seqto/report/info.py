@@ -10,6 +10,8 @@ from seqto.types import Front, LayerScore, StudyRecord, Trial
 
 LOSS = "accuracy_loss"
 EXCLUDED = "excluded_count"
+RAW = ("kl", "mse", "first_half", "second_half")
+"""Details that are no shares of the largest, small as they may be."""
 FRACTIONS = {"accuracy_loss", "accuracy_drop", "size_ratio"}
 LABELS = {
     "accuracy_loss": "accuracy loss",
@@ -205,7 +207,7 @@ def _shares(scores: Sequence[float]) -> tuple[float, ...]:
 
 
 def _details(scores: Sequence[LayerScore]) -> tuple[Detail, ...]:
-    names = dict.fromkeys(name for row in scores for name in row.details)
+    names = dict.fromkeys(name for row in scores for name in row.details if name not in RAW)
     found = [
         Detail(name, tuple(row.details.get(name, math.nan) for row in scores)) for name in names
     ]

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
+from dataclasses import field
+from itertools import islice
 from typing import Annotated
 
-import numpy as np
 from onnxruntime.quantization.quant_utils import QUANT_INPUT_SUFFIX
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
@@ -15,11 +16,11 @@ from seqto.graph.layers import weight_layers
 from seqto.protocols import Quantizer
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
+from seqto.sensitivity.noise import Noise, together
+from seqto.sensitivity.ranking import errors, per_saved_byte, ranked, shares
+from seqto.sensitivity.stability import FIRST_HALF, SECOND_HALF
 from seqto.sensitivity.taps import Taps
-from seqto.types import Candidate, Layer, LayerScore, Model, Ranges, Samples
-
-# ORT's qdq_loss_debug ends at this ratio of norms too, so that a perfect layer stays finite.
-_EPSILON = float(np.finfo(np.float64).eps)
+from seqto.types import INT8, Candidate, Layer, LayerScore, Model, Ranges, Samples
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -36,6 +37,7 @@ class PaperSensitivity:
     qdq_weight: Annotated[float, Field(ge=0)] = 0.5
     xmodel_weight: Annotated[float, Field(ge=0)] = 0.5
     samples: Annotated[int, Field(ge=1)] = 32
+    per_byte: bool = False
 
     def __post_init__(self) -> None:
         """Refuse weights that rank nothing."""
@@ -60,25 +62,50 @@ class PaperSensitivity:
             ranges = quantizer.calibrate(model, samples)
         full = Candidate.excluding([layer.name for layer in layers], [])
         quantized = quantizer.quantize(model, ranges, full)
-        noise = _measure(model, quantized, layers, samples, self.samples)
-        qdq = _errors({name: each.qdq_db for name, each in noise.items()})
-        xmodel = _errors({name: each.xmodel_db for name, each in noise.items()})
-        total = self.qdq_weight + self.xmodel_weight
-        scores = [
-            LayerScore(
-                layer,
-                (self.qdq_weight * qdq[layer.name] + self.xmodel_weight * xmodel[layer.name])
-                / total,
-                {
-                    "qdq_err": qdq[layer.name],
-                    "xmodel_err": xmodel[layer.name],
-                    "qdq_sqnr_db": noise[layer.name].qdq_db,
-                    "xmodel_sqnr_db": noise[layer.name].xmodel_db,
-                },
-            )
+        first, second = _measure(model, quantized, layers, samples, self.samples)
+        noises = {name: first[name].with_more(second[name]) for name in first}
+        qdq, xmodel = _errors(noises)
+        harms, scores = self._harms(noises), self._scores(layers, noises)
+        details = {
+            name: {
+                "qdq_err": qdq[name],
+                "xmodel_err": xmodel[name],
+                "qdq_sqnr_db": noise.qdq.decibels,
+                "xmodel_sqnr_db": noise.xmodel.decibels,
+            }
+            for name, noise in noises.items()
+        }
+        if min(self.samples, len(samples)) > 1:
+            for half, its in ((FIRST_HALF, first), (SECOND_HALF, second)):
+                for name, score in self._scores(layers, its).items():
+                    details[name][half] = score
+        return ranked(
+            LayerScore(layer, scores[layer.name], details[layer.name], {INT8: harms[layer.name]})
             for layer in layers
-        ]
-        return tuple(sorted(scores, key=lambda each: -each.score))
+        )
+
+    def _scores(
+        self, layers: Sequence[Layer], noises: Mapping[str, "_LayerNoise"]
+    ) -> dict[str, float]:
+        harms = self._harms(noises)
+        return shares(per_saved_byte(harms, layers)) if self.per_byte else harms
+
+    def _harms(self, noises: Mapping[str, "_LayerNoise"]) -> dict[str, float]:
+        """Return the weighted mean of both errors."""
+        qdq, xmodel = _errors(noises)
+        total = self.qdq_weight + self.xmodel_weight
+        return {
+            name: (self.qdq_weight * qdq[name] + self.xmodel_weight * xmodel[name]) / total
+            for name in noises
+        }
+
+
+def _errors(noises: Mapping[str, "_LayerNoise"]) -> tuple[dict[str, float], dict[str, float]]:
+    """Return qdq_err and xmodel_err: 0 for the highest ratio and 1 for the lowest."""
+    return (
+        errors({name: -each.qdq.decibels for name, each in noises.items()}),
+        errors({name: -each.xmodel.decibels for name, each in noises.items()}),
+    )
 
 
 def _static_twin(model: Model, layers: Sequence[Layer], quantizer: Quantizer) -> StaticQuantizer:
@@ -91,27 +118,15 @@ def _static_twin(model: Model, layers: Sequence[Layer], quantizer: Quantizer) ->
 
 
 @plain_dataclass
-class _Noise:
-    """Sums of squares over all samples, from which a ratio in dB is made."""
+class _LayerNoise:
+    """The noise in a layer's output beside that before its Q/DQ pair, and beside the float one."""
 
-    before: float = 0.0
-    qdq_noise: float = 0.0
-    float_signal: float = 0.0
-    xmodel_noise: float = 0.0
+    qdq: Noise = field(default_factory=Noise)
+    xmodel: Noise = field(default_factory=Noise)
 
-    def add(self, before: np.ndarray, after: np.ndarray, reference: np.ndarray) -> None:
-        self.before += _power(before)
-        self.qdq_noise += _power(before - after)
-        self.float_signal += _power(reference)
-        self.xmodel_noise += _power(reference - after)
-
-    @property
-    def qdq_db(self) -> float:
-        return _decibels(self.before, self.qdq_noise)
-
-    @property
-    def xmodel_db(self) -> float:
-        return _decibels(self.float_signal, self.xmodel_noise)
+    def with_more(self, other: "_LayerNoise") -> "_LayerNoise":
+        """Return the noise of both."""
+        return _LayerNoise(together([self.qdq, other.qdq]), together([self.xmodel, other.xmodel]))
 
 
 @plain_dataclass(frozen=True)
@@ -125,17 +140,21 @@ class _Tensors:
 
 def _measure(
     model: Model, quantized: Model, layers: Sequence[Layer], samples: Samples, count: int
-) -> dict[str, _Noise]:
+) -> tuple[dict[str, _LayerNoise], dict[str, _LayerNoise]]:
+    """Return the noise of the layers in the first and in the second half of the samples."""
     tensors = _matching(model, quantized, layers)
     in_quantized = sorted({name for each in tensors.values() for name in (each.before, each.after)})
     in_float = sorted({each.reference for each in tensors.values()})
     quantized_taps, float_taps = Taps(quantized, in_quantized), Taps(model, in_float)
-    noise = {layer.name: _Noise() for layer in layers}
-    for _, inputs in zip(range(count), samples.batches(1), strict=False):
+    first, second = ({layer.name: _LayerNoise() for layer in layers} for _ in range(2))
+    count = min(count, len(samples))
+    for index, inputs in enumerate(islice(samples.batches(1), count)):
         found, wanted = quantized_taps.run(inputs), float_taps.run(inputs)
+        half = first if index < count // 2 else second
         for name, each in tensors.items():
-            noise[name].add(found[each.before], found[each.after], wanted[each.reference])
-    return noise
+            half[name].qdq.add(found[each.before], found[each.after])
+            half[name].xmodel.add(wanted[each.reference], found[each.after])
+    return first, second
 
 
 def _matching(model: Model, quantized: Model, layers: Sequence[Layer]) -> dict[str, _Tensors]:
@@ -150,19 +169,3 @@ def _matching(model: Model, quantized: Model, layers: Sequence[Layer]) -> dict[s
             # Without a Q/DQ pair behind it the output is not quantized: before and after agree.
             found[layer.name] = _Tensors(before, after or before, reference)
     return found
-
-
-def _errors(decibels: Mapping[str, float]) -> dict[str, float]:
-    """Return 0 for the highest ratio and 1 for the lowest."""
-    low, high = min(decibels.values()), max(decibels.values())
-    spread = (high - low) or 1.0
-    return {name: (high - value) / spread for name, value in decibels.items()}
-
-
-def _power(values: np.ndarray) -> float:
-    return float(np.square(values, dtype=np.float64).sum())
-
-
-def _decibels(signal: float, noise: float) -> float:
-    ratio = max(np.sqrt(signal), _EPSILON) / max(np.sqrt(noise), _EPSILON)
-    return float(20 * np.log10(ratio))

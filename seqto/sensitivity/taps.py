@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import onnxruntime
 
+from seqto.devices.onnxruntime import has_vnni, is_x86
 from seqto.graph.inner import with_outputs
 from seqto.types import Arrays, Model
 
@@ -16,6 +17,9 @@ class Taps:
         options.intra_op_num_threads = 1
         options.log_severity_level = 3
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        if is_x86() and not has_vnni():
+            # Integer operations would saturate, which is no fault of a layer.
+            options.add_session_config_entry("session.x64quantprecision", "1")
         self._names = list(names)
         self._session = onnxruntime.InferenceSession(
             with_outputs(model, names).to_bytes(), options, providers=["CPUExecutionProvider"]

@@ -49,7 +49,7 @@ def test_sensitivity_keeps_the_ranking_and_only_normalised_details() -> None:
 
 
 def test_sensitivity_scales_negative_scores_and_leaves_gaps() -> None:
-    rows = [score("a", 3.0, kl=0.5), score("b", 1.0), score("c", -1.0, kl=0.1)]
+    rows = [score("a", 3.0, part=0.5), score("b", 1.0), score("c", -1.0, part=0.1)]
     info = sensitivity_info(study([], scores=rows))
     assert info.shares == (1.0, 0.5, 0.0)
     assert info.details[0].values[::2] == (0.5, 0.1)

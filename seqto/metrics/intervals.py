@@ -1,0 +1,17 @@
+"""How sure a measured fraction is."""
+
+import math
+
+Z95 = 1.959963984540054
+"""The standard normal's quantile for 95 %."""
+
+
+def wilson(fraction: float, count: int) -> tuple[float, float]:
+    """Return the 95 % confidence interval of a fraction of so many samples (Wilson's score).
+
+    Unlike the usual normal approximation it is right for few samples and near 0 and 1.
+    """
+    spread = Z95**2 / count
+    centre = (fraction + spread / 2) / (1 + spread)
+    half = Z95 * math.sqrt(fraction * (1 - fraction) / count + spread / (4 * count)) / (1 + spread)
+    return max(0.0, centre - half), min(1.0, centre + half)

@@ -1,0 +1,116 @@
+"""What quantizing one layer alone does to the model's output."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Annotated
+
+import numpy as np
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from seqto.metrics.divergence import OutputHarm, harm_to
+from seqto.protocols import Quantizer
+from seqto.sensitivity.prefixes import SharedPrefixes
+from seqto.sensitivity.ranking import per_saved_byte, ranked, shares
+from seqto.sensitivity.stability import FIRST_HALF, SECOND_HALF
+from seqto.types import FLOAT32, INT8, Candidate, Layer, LayerScore, Model, Ranges, Samples
+
+_FEW = 2
+"""Samples that show whether a precision does any harm worth measuring."""
+
+_NEGLIGIBLE = 0.01
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
+class DivergenceSensitivity:
+    """The KL divergence of the output from the float model's when only this layer is quantized.
+
+    Of outputs that are no class scores it is the mean squared error. Each layer's costs hold the
+    harm of every precision asked for; int8 ranks, or the first of them if int8 is not asked for.
+    """
+
+    name: str = "divergence"
+    samples: Annotated[int, Field(ge=1)] = 32
+    precisions: Annotated[list[str] | None, Field(min_length=1)] = None
+    per_byte: bool = True
+
+    def score(
+        self,
+        model: Model,
+        layers: Sequence[Layer],
+        quantizer: Quantizer,
+        ranges: Ranges,
+        samples: Samples,
+    ) -> tuple[LayerScore, ...]:
+        """Return the layers, the most hurt first."""
+        runs = SharedPrefixes(model, list(islice(samples.batches(1), self.samples)))
+        harm = harm_to(list(runs.reference()))
+        found: dict[str, dict[str, np.ndarray]] = {layer.name: {} for layer in layers}
+        for layer in layers:
+            ranking: np.ndarray | None = None
+            for precision in self._measured():
+                alone = _alone(layer, precision, layers)
+                outputs = runs.outputs(quantizer.quantize(model, ranges, alone))
+                each = _harm_of(outputs, harm, ranking)
+                found[layer.name][precision] = each
+                ranking = each if ranking is None else ranking
+        return self._ranking(layers, found, harm.name)
+
+    def _measured(self) -> list[str]:
+        """Return the precisions to measure, the one that ranks first."""
+        asked = dict.fromkeys(self.precisions or [INT8])
+        lower = [precision for precision in asked if precision != FLOAT32] or [INT8]
+        return sorted(lower, key=lambda precision: precision != INT8)
+
+    def _ranking(
+        self, layers: Sequence[Layer], found: Mapping[str, Mapping[str, np.ndarray]], measure: str
+    ) -> tuple[LayerScore, ...]:
+        """Return the layers' scores from the harm of each precision to each sample."""
+        ranking = self._measured()[0]
+        harms = {name: float(by[ranking].mean()) for name, by in found.items()}
+        plain, by_byte = shares(harms), shares(per_saved_byte(harms, layers))
+        scores = by_byte if self.per_byte else plain
+        return ranked(
+            LayerScore(
+                layer,
+                scores[layer.name],
+                {
+                    "divergence": plain[layer.name],
+                    "divergence_per_byte": by_byte[layer.name],
+                    measure: harms[layer.name],
+                    **_halves(found[layer.name][ranking], scores[layer.name]),
+                },
+                {FLOAT32: 0.0}
+                | {precision: float(each.mean()) for precision, each in found[layer.name].items()},
+            )
+            for layer in layers
+        )
+
+
+def _alone(layer: Layer, precision: str, layers: Sequence[Layer]) -> Candidate:
+    """Return the candidate that has this layer in this precision and all others in float32."""
+    return Candidate.of({each.name: FLOAT32 for each in layers} | {layer.name: precision})
+
+
+def _harm_of(
+    outputs: Iterator[np.ndarray], harm: OutputHarm, ranking: np.ndarray | None
+) -> np.ndarray:
+    """Return the harm to each sample, or to a few if it is nothing beside the ranking one's."""
+    first = list(islice(outputs, _FEW))
+    if ranking is not None:
+        few = harm.per_sample(first)
+        if few.mean() < _NEGLIGIBLE * ranking[:_FEW].mean():
+            return few
+    return harm.per_sample([*first, *outputs])
+
+
+def _halves(harms: np.ndarray, score: float) -> dict[str, float]:
+    """Return the score that each half of the samples would give on the scale of both."""
+    middle, mean = len(harms) // 2, float(harms.mean())
+    if middle == 0:
+        return {}
+    unit = score / mean if mean > 0 else 0.0
+    return {
+        FIRST_HALF: float(harms[:middle].mean()) * unit,
+        SECOND_HALF: float(harms[middle:].mean()) * unit,
+    }

@@ -1,0 +1,104 @@
+"""Many models that differ from a float model in a few nodes each, run cheaply."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from seqto.devices.onnxruntime import OnnxRuntimeDevice
+from seqto.graph.load import input_specs
+from seqto.graph.segments import Cut, changed_part, changed_span, find_cuts, part
+from seqto.types import Arrays, Model
+
+MEMORY_LIMIT = 128 * 2**20
+"""Bytes of activations that are kept at a time."""
+
+_SUFFIXES = 3
+"""How many ends of the float model stay loaded: neighbouring layers share them."""
+
+
+class SharedPrefixes:
+    """The samples' activations in the float model, from which changed models go on.
+
+    What a changed model has in common with the float model before its first changed node is not
+    run again, and of the nodes behind its last one all changed models use the same session.
+    Samples run one by one: some quantizations let the samples of a batch depend on each other.
+    """
+
+    def __init__(self, model: Model, inputs: Sequence[Arrays]) -> None:
+        self._model = model
+        cuts = find_cuts(model)
+        self._cuts = [
+            cut
+            for cut in cuts
+            # The inputs are in memory anyway, and outputs are not kept.
+            if cut in (cuts[0], cuts[-1]) or cut.sample_bytes * len(inputs) <= MEMORY_LIMIT
+        ]
+        self._kept: dict[Cut, Sequence[Arrays]] = {self._cuts[0]: inputs}
+        self._suffixes: dict[Cut, _Step] = {}
+
+    def reference(self) -> Iterator[np.ndarray]:
+        """Yield the float model's first output for each sample."""
+        return self._finish(self._cuts[0], self._step(self._cuts[0], self._cuts[-1]))
+
+    def outputs(self, changed: Model) -> Iterator[np.ndarray]:
+        """Yield the changed model's first output for each sample, as far as they are asked for."""
+        span = changed_span(self._model, changed)
+        start = [cut for cut in self._cuts if cut.position <= span.first][-1]
+        end = next(cut for cut in self._cuts if cut.position >= span.last)
+        between = _Step(changed_part(self._model, changed, start, end), start, end)
+        return self._finish(start, between, self._suffix(end))
+
+    def _finish(self, start: Cut, *steps: "_Step") -> Iterator[np.ndarray]:
+        """Yield the first output after these steps, for each sample."""
+        (output,) = self._cuts[-1].tensors
+        for given in self._activations(start):
+            tensors = given
+            for step in steps:
+                tensors = step.run(tensors)
+            yield tensors[output]
+
+    def _activations(self, cut: Cut) -> Sequence[Arrays]:
+        """Return what the float model holds at this cut, for each sample."""
+        if cut not in self._kept:
+            start = [each for each in self._cuts[: self._cuts.index(cut)] if each in self._kept][-1]
+            step = self._step(start, cut)
+            self._kept[cut] = [step.run(each) for each in self._kept[start]]
+            self._forget(cut)
+        return self._kept[cut]
+
+    def _forget(self, newest: Cut) -> None:
+        """Drop the largest activations beyond the limit."""
+        count = len(self._kept[self._cuts[0]])
+        for cut in sorted(self._kept, key=lambda each: -each.sample_bytes):
+            total = sum(each.sample_bytes for each in self._kept) * count
+            if total > MEMORY_LIMIT and cut not in (self._cuts[0], newest):
+                del self._kept[cut]
+
+    def _suffix(self, cut: Cut) -> "_Step":
+        """Return the float model from this cut on."""
+        if cut not in self._suffixes:
+            if len(self._suffixes) == _SUFFIXES:
+                del self._suffixes[min(self._suffixes, key=lambda each: each.position)]
+            self._suffixes[cut] = self._step(cut, self._cuts[-1])
+        return self._suffixes[cut]
+
+    def _step(self, start: Cut, end: Cut) -> "_Step":
+        return _Step(part(self._model, start, end), start, end)
+
+
+class _Step:
+    """A session that goes from the tensors at one cut to those at another."""
+
+    def __init__(self, model: Model, start: Cut, end: Cut) -> None:
+        self._wanted = [spec.name for spec in input_specs(model)]
+        self._passed = [name for name in end.tensors if name in start.tensors]
+        self._made = [name for name in end.tensors if name not in start.tensors]
+        self._program = OnnxRuntimeDevice().load(model) if self._made else None
+
+    def run(self, tensors: Arrays) -> Arrays:
+        """Return the tensors of the second cut for one sample."""
+        passed = {name: tensors[name] for name in self._passed}
+        if self._program is None:
+            return passed
+        made = self._program.run({name: tensors[name] for name in self._wanted})
+        return passed | dict(zip(self._made, made, strict=True))

@@ -1,0 +1,32 @@
+"""Whether another draw of the samples would rank the layers alike."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from seqto.types import LayerScore
+
+FIRST_HALF, SECOND_HALF = "first_half", "second_half"
+"""The details in which a sensitivity tells the score that each half of the samples gives alone."""
+
+
+def stability(scores: Sequence[LayerScore]) -> float | None:
+    """Return Spearman's rank correlation, from -1 to 1, of the rankings of the samples' halves.
+
+    None where the sensitivity does not tell them, or where a half does not rank the layers.
+    """
+    rows = [(row.details.get(FIRST_HALF), row.details.get(SECOND_HALF)) for row in scores]
+    known = [(one, other) for one, other in rows if one is not None and other is not None]
+    if len(known) < max(2, len(rows)):
+        return None
+    first, second = (_ranks(np.array(values)) for values in zip(*known, strict=True))
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
+        return None
+    return float(np.corrcoef(first, second)[0, 1])
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Return the rank of each value; equal values share the mean of theirs."""
+    _, index, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return np.asarray((last - (counts - 1) / 2)[index])

@@ -1,0 +1,204 @@
+"""What quantizing one layer alone does to the model's output."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+from onnx_models import build, residual, weight
+from pydantic import ValidationError
+from quantizable_models import CHAIN, mobile, random_samples, spiked_chain, spiked_samples
+from suite_quantizers import Prepared, prepared_residual
+from suite_sensitivities import SensitivitySuite, scores_of
+
+from seqto.devices.onnxruntime import OnnxRuntimeDevice
+from seqto.errors import SeqtoError
+from seqto.graph.prepare import prepare
+from seqto.metrics.divergence import harm_to
+from seqto.protocols import Quantizer
+from seqto.quantizers.dynamic import DynamicQuantizer
+from seqto.quantizers.static import StaticQuantizer
+from seqto.sensitivity import prefixes
+from seqto.sensitivity.divergence import DivergenceSensitivity
+from seqto.sensitivity.stability import stability
+from seqto.types import Candidate, LayerScore, Model, Samples
+
+QUANTIZERS = [StaticQuantizer, DynamicQuantizer]
+
+
+class TestDivergenceSensitivity(SensitivitySuite):
+    """The conformance suite."""
+
+    @pytest.fixture
+    def sensitivity(self) -> DivergenceSensitivity:
+        """Return the default."""
+        return DivergenceSensitivity()
+
+
+def prepared_of(model: Model, quantizer: Quantizer) -> Prepared:
+    """Return a model with random samples."""
+    floating = prepare(model)
+    return Prepared(quantizer, floating, random_samples(floating))
+
+
+def costs(scores: tuple[LayerScore, ...], precision: str = "int8") -> dict[str, float]:
+    """Return the costs of a precision by layer."""
+    return {score.layer.name: score.costs[precision] for score in scores}
+
+
+def first_outputs(model: Model, samples: Samples, count: int) -> list[np.ndarray]:
+    """Return what the model says of each sample, run from its inputs to its outputs."""
+    program = OnnxRuntimeDevice().load(model)
+    return [program.run(each)[0] for each in islice(samples.batches(1), count)]
+
+
+def naive_costs(prepared: Prepared, count: int = 32, precision: str = "int8") -> dict[str, float]:
+    """Return the costs as they are defined: every layer's own model run as a whole."""
+    harm = harm_to(first_outputs(prepared.model, prepared.samples, count))
+    found = {}
+    for name in prepared.names:
+        alone = Candidate.of({each: "float32" for each in prepared.names} | {name: precision})
+        quantized = prepared.quantizer.quantize(prepared.model, prepared.ranges, alone)
+        found[name] = float(
+            harm.per_sample(first_outputs(quantized, prepared.samples, count)).mean()
+        )
+    return found
+
+
+def chain_of_heads() -> Model:
+    """Return two heads behind one layer, of which the second output has another layer between."""
+    nodes = [
+        helper.make_node("Conv", ["x", "stem_w"], ["s"], "stem"),
+        helper.make_node("Relu", ["s"], ["sr"], "relu"),
+        helper.make_node("Conv", ["sr", "side_w"], ["side"], "side"),
+        helper.make_node("Conv", ["sr", "body_w"], ["b"], "body"),
+        helper.make_node("GlobalAveragePool", ["b"], ["p"], "pool"),
+        helper.make_node("Flatten", ["p"], ["y"], "flatten"),
+    ]
+    weights = [weight("stem_w", 4, 3, 1, 1), weight("side_w", 4, 4, 1, 1)]
+    weights.append(weight("body_w", 5, 4, 1, 1))
+    outputs = {"y": ["N", 5], "side": ["N", 4, 8, 8]}
+    return build(nodes, weights, {"x": ["N", 3, 8, 8]}, outputs, name="heads")
+
+
+@pytest.mark.parametrize("quantizer", QUANTIZERS)
+@pytest.mark.parametrize("model", [residual(), mobile(), chain_of_heads()], ids=lambda m: m.name)
+def test_costs_are_those_of_whole_models(model: Model, quantizer: type) -> None:
+    prepared = prepared_of(model, quantizer())
+    found = costs(scores_of(DivergenceSensitivity(), prepared))
+    # The parts of a model may be fused in another way: that is float noise.
+    assert found == pytest.approx(naive_costs(prepared), rel=0.02, abs=1e-9)
+    assert max(found.values()) > 1e-7
+
+
+@pytest.mark.parametrize("limit", [0, 12 * 2048, 3 * 12 * 2048])
+def test_little_memory_gives_the_same_costs(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    prepared = prepared_of(mobile(), StaticQuantizer())
+    wanted = costs(scores_of(DivergenceSensitivity(), prepared))
+    # Activations of a cut are forgotten when others come, and computed again.
+    monkeypatch.setattr(prefixes, "MEMORY_LIMIT", limit)
+    assert costs(scores_of(DivergenceSensitivity(), prepared)) == pytest.approx(wanted, rel=0.02)
+
+
+@pytest.mark.parametrize("precision", ["int4", "int8", "int16", "float16"])
+def test_every_precision_can_be_asked_for(precision: str) -> None:
+    prepared = prepared_residual(StaticQuantizer())
+    scores = scores_of(DivergenceSensitivity(precisions=[precision, "float32"]), prepared)
+    assert all(set(score.costs) == {"float32", precision} for score in scores)
+    wanted = naive_costs(prepared, precision=precision)
+    assert costs(scores, precision) == pytest.approx(wanted, rel=0.02, abs=1e-9)
+
+
+def test_fewer_bits_cost_more_and_int8_ranks() -> None:
+    prepared = prepared_residual(StaticQuantizer())
+    several = DivergenceSensitivity(precisions=["float16", "int4", "int8"])
+    scores = scores_of(several, prepared)
+    for score in scores:
+        assert score.costs["float16"] < score.costs["int8"] < score.costs["int4"]
+    only = scores_of(DivergenceSensitivity(), prepared)
+    assert [score.score for score in scores] == [score.score for score in only]
+
+
+def test_a_precision_that_the_quantizer_does_not_have_is_named() -> None:
+    with pytest.raises(SeqtoError, match="int3"):
+        scores_of(DivergenceSensitivity(precisions=["int3"]), prepared_residual(StaticQuantizer()))
+
+
+@pytest.mark.parametrize("hard", CHAIN)
+def test_eight_samples_rank_the_hard_layer_first(hard: str) -> None:
+    # Its weights are hard wherever they share one scale; its output is where the samples fire.
+    prepared = Prepared(
+        DynamicQuantizer(), prepare(spiked_chain(hard)), spiked_samples(fire=False, count=8)
+    )
+    scores = scores_of(DivergenceSensitivity(samples=8), prepared)
+    assert scores[0].layer.name == hard
+    assert scores[0].score == 1.0
+    assert scores[0].details["divergence_per_byte"] == 1.0
+    assert scores[1].score < 0.5
+
+
+def test_outputs_that_are_no_class_scores_are_compared_by_squared_error() -> None:
+    prepared = Prepared(
+        StaticQuantizer(), prepare(spiked_chain()), spiked_samples(fire=False, count=8)
+    )
+    scores = scores_of(DivergenceSensitivity(), prepared)
+    reference = np.concatenate(first_outputs(prepared.model, prepared.samples, 8))
+    for score in scores:
+        assert "kl" not in score.details
+        others = [name for name in prepared.names if name != score.layer.name]
+        outputs = np.concatenate(first_outputs(prepared.excluding(*others), prepared.samples, 8))
+        error = np.square(outputs - reference, dtype=np.float64).mean() / reference.var()
+        assert score.details["mse"] == score.costs["int8"] == pytest.approx(error, rel=1e-3)
+
+
+def with_softmax(model: Model) -> Model:
+    """Return a classifier that ends in a Softmax."""
+    proto = model.copy_proto()
+    proto.graph.node.append(helper.make_node("Softmax", ["y"], ["probability"], "softmax", axis=-1))
+    proto.graph.output[0].name = "probability"
+    return Model(model.name, proto)
+
+
+def test_distributions_are_taken_as_they_are() -> None:
+    logits, distribution = (
+        costs(scores_of(DivergenceSensitivity(), prepared_of(model, DynamicQuantizer())))
+        for model in (mobile(), with_softmax(mobile()))
+    )
+    assert distribution == pytest.approx(logits, rel=1e-3)
+
+
+def test_only_so_many_samples_are_looked_at() -> None:
+    prepared = prepared_residual(StaticQuantizer())
+    few = scores_of(DivergenceSensitivity(samples=4), prepared)
+    inputs = {name: array.copy() for name, array in prepared.samples.inputs.items()}
+    for array in inputs.values():
+        array[4:] = np.nan
+    prepared.samples = replace(prepared.samples, inputs=inputs)
+    assert scores_of(DivergenceSensitivity(samples=4), prepared) == few
+
+
+def test_half_scores_have_the_scale_of_the_score() -> None:
+    for score in scores_of(DivergenceSensitivity(), prepared_residual(StaticQuantizer())):
+        mean = (score.details["first_half"] + score.details["second_half"]) / 2
+        assert mean == pytest.approx(score.score)
+
+
+def test_a_layer_behind_another_output_does_no_harm() -> None:
+    prepared = prepared_of(chain_of_heads(), DynamicQuantizer())
+    found = costs(scores_of(DivergenceSensitivity(), prepared))
+    assert found["side"] == pytest.approx(0, abs=1e-12)
+    assert found["body"] > 1e-7
+
+
+@pytest.mark.parametrize("wrong", [{"samples": 0}, {"precisions": []}, {"sample": 1}])
+def test_wrong_settings_are_named(wrong: Mapping[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        DivergenceSensitivity(**wrong)
+
+
+def test_stability_is_high_where_the_halves_agree() -> None:
+    scores = scores_of(DivergenceSensitivity(), prepared_of(mobile(), StaticQuantizer()))
+    assert (stability(scores) or 0) > 0.5
