@@ -9,6 +9,7 @@ SeqtoError
 ├── DeviceError       a candidate that cannot be loaded or run on its device
 ├── TrackingError     a run that cannot be found, read or written
 └── StudyError        a study that cannot give an answer
+    └── ConstraintError   a finished study with no candidate that meets the constraint
 """
 
 import difflib
@@ -17,6 +18,8 @@ from collections.abc import Iterable
 
 class SeqtoError(Exception):
     """Base of all errors that seqto raises on purpose."""
+
+    exit_code = 1
 
 
 class ConfigError(SeqtoError):
@@ -59,6 +62,12 @@ class TrackingError(SeqtoError):
 
 class StudyError(SeqtoError):
     """A study that cannot give an answer."""
+
+
+class ConstraintError(StudyError):
+    """A finished study with no candidate that meets the constraint."""
+
+    exit_code = 3
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -7,6 +7,8 @@ import numpy as np
 
 from seqto.errors import DeviceError
 from seqto.metrics.agreement import accuracy
+from seqto.metrics.divergence import divergence
+from seqto.metrics.intervals import wilson
 from seqto.protocols import Device, Metric, Program
 from seqto.types import Arrays, Layer, Measurement, Model, Ranges, Samples, sha256
 
@@ -51,9 +53,14 @@ def measure(model: Model, subject: Subject, device: Device, metric: Metric) -> M
     finally:
         program.close()
     size = float(len(data))
+    loss = metric.loss(subject.reference, outputs)
+    low, high = wilson(loss, len(subject.samples))
     return Measurement(
         {
-            "accuracy_loss": metric.loss(subject.reference, outputs),
+            "accuracy_loss": loss,
+            "accuracy_loss_low": low,
+            "accuracy_loss_high": high,
+            "divergence": divergence(subject.reference, outputs),
             "size_bytes": size,
             "size_ratio": size / subject.baseline["size_bytes"],
             **_against_labels(outputs, subject),

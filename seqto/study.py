@@ -10,11 +10,13 @@ import filelock
 import pydantic
 from pydantic import ConfigDict, Field
 
+from seqto.constraint import Constraint
 from seqto.errors import ConfigError, StudyError, nearest
 from seqto.evaluate import Subject, measure
 from seqto.interrupts import put_off
 from seqto.pareto import find_front
-from seqto.protocols import Tracker
+from seqto.protocols import Search, Tracker
+from seqto.screening import Screen, ScreenedSearch, spread
 from seqto.subject import Parts, float_latency, rank_layers
 from seqto.types import (
     Candidate,
@@ -59,6 +61,7 @@ class StudySettings:
     resume: bool = True
     batch: Annotated[int, Field(ge=1)] = 1
     max_failed: Annotated[float, Field(ge=0, le=1)] = 0.5
+    constraint: Constraint = field(default_factory=Constraint)
     register_models: bool = True
 
     def __post_init__(self) -> None:
@@ -137,7 +140,7 @@ class Study:
 
     def _explore(self, study: str, launch: Launch, watch: Watch) -> int:
         record = self._analysed(study)
-        search = self.parts.search
+        search = self._search()
         search.start(record.scores)
         complete = {
             trial.candidate.key: trial
@@ -161,6 +164,23 @@ class Study:
                 watch(trial, each.index + 1, total)
                 _check_failures(failed, total, self.settings, trial)
         return measured
+
+    def _search(self) -> Search:
+        """Return the search, behind a screen if it wants one."""
+        search = self.parts.search
+        if not search.screens:
+            return search
+        folder = self.workspace.screens(self.key)
+        return ScreenedSearch(
+            search, Screen(self.parts, self.subject, search.screens, folder), self._shorten
+        )
+
+    def _shorten(self, screened: Sequence[Trial], count: int) -> list[Trial]:
+        """Choose what is evaluated in full: along the front, or where the constraint is."""
+        constraint = self.settings.constraint
+        if constraint.limits():
+            return constraint.shorten(screened, count, self.subject.baseline["size_bytes"])
+        return spread(screened, count)
 
     def _analysed(self, study: str) -> StudyRecord:
         """Return the study with its layers ranked; a resumed one keeps the ranking it had."""

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from seqto import __version__
-from seqto.errors import ModelError
+from seqto.errors import ConfigError, ModelError, nearest
 from seqto.evaluate import Subject, run_all
 from seqto.graph.load import input_specs
 from seqto.graph.prepare import prepare
 from seqto.metrics.agreement import accuracy
 from seqto.protocols import Dataset, Device, Metric, ModelSource, Quantizer, Search, Sensitivity
 from seqto.types import (
+    FLOAT32,
+    INT8,
     Layer,
     LayerScore,
     Model,
@@ -44,6 +46,19 @@ class Parts:
     device: Device
     metric: Metric
     settings: Mapping[str, Any]
+    precisions: tuple[str, ...] = (INT8, FLOAT32)
+
+    def __post_init__(self) -> None:
+        """Refuse precisions that the quantizer does not know, or that leave no choice."""
+        known = self.quantizer.precisions
+        for name in self.precisions:
+            if name not in known:
+                raise ConfigError(
+                    f"precisions has {name!r}{nearest(name, known)}, which quantization="
+                    f"{self.quantizer.name} does not offer. Choose from {', '.join(known)}."
+                )
+        if FLOAT32 not in self.precisions or len(set(self.precisions)) < 2:
+            raise ConfigError("precisions needs float32 and at least one other to choose from.")
 
 
 def prepare_subject(parts: Parts, workspace: Workspace) -> Subject:
@@ -83,7 +98,14 @@ def rank_layers(parts: Parts, subject: Subject, workspace: Workspace) -> tuple[L
         return [asdict(score) for score in scores]
 
     rows = _stored_json(workspace.scores(key), compute)
-    return tuple(LayerScore(Layer(**row["layer"]), row["score"], row["details"]) for row in rows)
+    return tuple(_score(row, parts) for row in rows)
+
+
+def _score(row: Mapping[str, Any], parts: Parts) -> LayerScore:
+    """Return a stored score, with what the layer takes in each precision."""
+    layer = Layer(**{**row["layer"], "shape": tuple(row["layer"]["shape"])})
+    sizes = {name: parts.quantizer.stored_bytes(layer, name) for name in parts.precisions}
+    return LayerScore(layer, row["score"], row["details"], row["costs"], sizes)
 
 
 def float_latency(parts: Parts, subject: Subject) -> dict[str, float]:

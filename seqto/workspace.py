@@ -33,6 +33,10 @@ class Workspace:
         """Return where the layer scores of an analysed model are."""
         return self.root / "scores" / f"{key}.json"
 
+    def screens(self, key: str) -> Path:
+        """Return where the screened candidates of the study of this key are."""
+        return self.root / "screens" / key
+
     def reference(self, key: str) -> Path:
         """Return where the float model's outputs on the evaluation split are."""
         return self.root / "reference" / f"{key}.npy"

@@ -110,7 +110,8 @@ def test_without_labels_there_is_no_accuracy(subject: Subject) -> None:
     )
     metrics = measure(subject.model, unlabelled, DEVICE, Top1Agreement()).metrics
     assert set(metrics) == {
-        *("accuracy_loss", "size_bytes", "size_ratio"),
+        *("accuracy_loss", "accuracy_loss_low", "accuracy_loss_high", "divergence"),
+        *("size_bytes", "size_ratio"),
         *("latency_ms", "latency_p10_ms", "latency_p90_ms"),
     }
 

@@ -27,7 +27,13 @@ pytestmark = pytest.mark.slow
 
 STUDY = (
     *("model=local", "model.path=chain.onnx", "dataset.evaluation_size=200"),
-    *("sensitivity.samples=4", "device.warmup=0", "device.repeats=1"),
+    *(
+        "search=ladder",
+        "sensitivity=paper",
+        "sensitivity.samples=4",
+        "device.warmup=0",
+        "device.repeats=1",
+    ),
 )
 COUNT = 14
 """Candidates of the ladder over twelve convolutions and a dense layer."""
@@ -244,7 +250,11 @@ def test_commas_multiply_into_studies_and_one_that_fails_stops_no_other(
     seqto: Command, tmp_path: Path, cache: Path
 ) -> None:
     (tmp_path / "chain.onnx").write_bytes(chain(12).to_bytes())
-    grid = ("model.path=none.onnx,chain.onnx", "quantization=static,dynamic", "search.step=13")
+    grid = (
+        "model.path=none.onnx,chain.onnx",
+        "quantization=static,dynamic",
+        "search.step=13",
+    )
     result = seqto(*STUDY, *grid, "-m")
     assert result.code == 1
     assert "study 4 of 4" in result.out

@@ -36,7 +36,15 @@ def test_installed_wheel_runs_a_study_from_any_folder(installed: Path, tmp_path:
     environment = {**os.environ, "PYTHONPATH": str(installed), "SEQTO_CACHE": str(tmp_path / "c")}
     environment.pop("MLFLOW_TRACKING_URI", None)
     result = subprocess.run(
-        [sys.executable, "-c", code, "search.step=30", "dataset.evaluation_size=50", "-m"],
+        [
+            sys.executable,
+            "-c",
+            code,
+            "search=ladder",
+            "search.step=30",
+            "dataset.evaluation_size=50",
+            "-m",
+        ],
         cwd=tmp_path,
         env=environment,
         capture_output=True,

@@ -90,6 +90,15 @@ class BlindQuantizer:
     def __init__(self, inner: Quantizer, layer: str) -> None:
         self._inner, self._layer = inner, layer
 
+    @property
+    def precisions(self) -> tuple[str, ...]:
+        """Return the inner one's."""
+        return self._inner.precisions
+
+    def stored_bytes(self, layer: Layer, precision: str) -> int:
+        """Return what the inner one says."""
+        return self._inner.stored_bytes(layer, precision)
+
     def prepare(self, model: Model) -> tuple[Model, tuple[Layer, ...]]:
         """Return what the inner one prepares."""
         return self._inner.prepare(model)

@@ -7,6 +7,7 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from seqto.constraint import Constraint
 from seqto.evaluate import Subject
 from seqto.protocols import Tracker
 from seqto.study import StudySettings
@@ -32,7 +33,7 @@ _last: tuple[str, Context] | None = None
 def build_context(config: DictConfig) -> Context:
     """Return what this config describes; the same again for the next job of the same study."""
     global _last
-    key = json.dumps([_plain(config, group) for group in (*GROUPS, "tracking")], sort_keys=True)
+    key = json.dumps([plain_config(config), _plain(config, "tracking")], sort_keys=True)
     if _last is None or _last[0] != key:
         _last = key, _build(config)
     return _last[1]
@@ -43,13 +44,15 @@ def build_settings(config: DictConfig, batch: int) -> StudySettings:
     study = _plain(config, "study")
     del study["run"]
     return StudySettings(
-        objectives=list(config.objectives), **{**study, "batch": study["batch"] or batch}
+        objectives=list(config.objectives),
+        constraint=Constraint(**_plain(config, "constraint")),
+        **{**study, "batch": study["batch"] or batch},
     )
 
 
 def plain_config(config: DictConfig) -> dict[str, Any]:
-    """Return the groups that define a study, resolved."""
-    return {group: _plain(config, group) for group in GROUPS}
+    """Return what defines a study, resolved."""
+    return {name: _plain(config, name) for name in (*GROUPS, "precisions", "constraint")}
 
 
 def _build(config: DictConfig) -> Context:
@@ -60,6 +63,7 @@ def _build(config: DictConfig) -> Context:
             for group in GROUPS
         },
         settings=plain_config(config),
+        precisions=tuple(config.precisions),
     )
     workspace = Workspace.default()
     return Context(parts, prepare_subject(parts, workspace), tracker, workspace)

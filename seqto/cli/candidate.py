@@ -1,6 +1,6 @@
 """One candidate from config: as a study's job, or on its own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,11 @@ from seqto.cli.pointers import print_lines, where_to_look
 from seqto.errors import ConfigError, LayerError, StudyError
 from seqto.study import Assignment, run_trial
 from seqto.subject import rank_layers
-from seqto.types import Candidate, TrialState
+from seqto.types import INT8, Candidate, TrialState
 from seqto.workspace import written_whole
+
+CHOICES = ("excluded", "precisions", "top", "from_run")
+"""The config keys that choose a candidate."""
 
 
 def run_study_job(config: DictConfig) -> str:
@@ -45,7 +48,7 @@ def run_single(config: DictConfig) -> None:
 def chosen_candidate(config: DictConfig, context: Context) -> Candidate:
     """Return the candidate that `candidate.*` chooses; fully quantized if nothing does."""
     choice = config.candidate
-    given = [name for name in ("excluded", "top", "from_run") if choice[name] is not None]
+    given = [name for name in CHOICES if choice[name] is not None]
     if len(given) > 1:
         raise ConfigError(
             f"{' and '.join(f'candidate.{name}' for name in given)} exclude each other: give one."
@@ -54,6 +57,8 @@ def chosen_candidate(config: DictConfig, context: Context) -> Candidate:
         return _rebuilt(choice.from_run, context)
     if choice.top is not None:
         return _top(choice.top, context)
+    if choice.precisions is not None:
+        return _mixed(choice.precisions, context)
     return _excluding([] if choice.excluded is None else choice.excluded, context)
 
 
@@ -62,12 +67,31 @@ def _excluding(excluded: Any, context: Context) -> Candidate:
         raise ConfigError(
             f"candidate.excluded={excluded} has to be a list of layer names, such as [conv1,fc]."
         )
+    known = context.subject.layer_names
+    return Candidate.excluding(known, _known(excluded, known, "candidate.excluded"))
+
+
+def _known(given: Sequence[Any], known: Sequence[str], where: str) -> list[str]:
+    """Return the names of layers as text; raise where the model has no such layer."""
     # Hydra reads a name like 12 as a number.
-    names, known = [str(name) for name in excluded], context.subject.layer_names
+    names = [str(name) for name in given]
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise LayerError(unknown, known, "candidate.excluded")
-    return Candidate.excluding(known, names)
+        raise LayerError(unknown, known, where)
+    return names
+
+
+def _mixed(groups: Any, context: Context) -> Candidate:
+    if not isinstance(groups, Mapping):
+        raise ConfigError(
+            f"candidate.precisions={groups} has to name layers by precision, such as "
+            "{float16:[conv1],int4:[fc]}."
+        )
+    known = context.subject.layer_names
+    chosen = dict.fromkeys(known, INT8)
+    for precision, names in groups.items():
+        chosen |= {name: str(precision) for name in _known(names, known, "candidate.precisions")}
+    return Candidate.of(chosen)
 
 
 def _top(count: Any, context: Context) -> Candidate:

@@ -20,7 +20,8 @@ def end_with(error: Exception) -> NoReturn:
     if os.environ.get("SEQTO_DEBUG"):
         raise error
     print(f"seqto: error: {complain(error)}", file=sys.stderr)
-    sys.exit(1)
+    codes = [each.exit_code for each in _causes(error) if isinstance(each, SeqtoError)]
+    sys.exit(codes[0] if codes else 1)
 
 
 def complain(error: BaseException) -> str:

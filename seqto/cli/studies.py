@@ -11,9 +11,10 @@ from rich.console import Console
 
 from seqto import __version__
 from seqto.cli.build import GROUPS, build_context, build_settings
+from seqto.cli.candidate import CHOICES
 from seqto.cli.pointers import print_lines, where_to_look
-from seqto.errors import ConfigError
-from seqto.report.terminal import StudyProgress, print_front
+from seqto.errors import ConfigError, ConstraintError
+from seqto.report.terminal import StudyProgress, in_words, print_front
 from seqto.study import Launch, Outcome, Study
 from seqto.types import Front, StudyRecord
 
@@ -35,6 +36,7 @@ def run_study(config: DictConfig, launch: Launch, batch: int | None, folder: Pat
     with StudyProgress(console) as progress:
         outcome = study.run(launch, progress.advance, publish, _yaml(config))
     _conclude(console, study, outcome, folder)
+    _answer(console, study, outcome)
 
 
 def write_files(
@@ -79,8 +81,24 @@ def _conclude(console: Console, study: Study, outcome: Outcome, folder: Path) ->
     print_lines(console, {**lines, **where_to_look(study.tracker, outcome.record.id)})
 
 
+def _answer(console: Console, study: Study, outcome: Outcome) -> None:
+    """Say which candidate meets the constraint, or that none does and what comes nearest."""
+    constraint, trials = study.settings.constraint, outcome.record.trials
+    limits = ", ".join(f"{name} <= {limit:g}" for name, limit in constraint.limits().items())
+    if not limits:
+        return
+    best = constraint.best(trials)
+    trial = best or constraint.nearest(trials)
+    offer = in_words(trial.metrics, outcome.record.baseline, study.parts.metric.name)
+    if best is None:
+        raise ConstraintError(
+            f"no candidate has {limits}; the nearest is #{trial.index} (run {trial.id}): {offer}."
+        )
+    print_lines(console, {"answer": f"#{trial.index} has {limits}: {offer}", "run": trial.id})
+
+
 def _refuse_candidate(config: DictConfig) -> None:
-    for name in ("excluded", "top", "from_run"):
+    for name in CHOICES:
         if config.candidate[name] is not None:
             raise ConfigError(
                 f"candidate.{name} chooses one candidate, but -m runs a study of many. "
@@ -89,7 +107,8 @@ def _refuse_candidate(config: DictConfig) -> None:
 
 
 def _yaml(config: DictConfig) -> str:
-    wanted = {name: config[name] for name in (*GROUPS, "objectives", "study", "tracking")}
+    names = (*GROUPS, "precisions", "constraint", "objectives", "study", "tracking")
+    wanted = {name: config[name] for name in names}
     return OmegaConf.to_yaml(OmegaConf.create(wanted), resolve=False)
 
 

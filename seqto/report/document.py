@@ -26,8 +26,9 @@ def report(record: StudyRecord, front: Front, environment: Mapping[str, str]) ->
     - `recommended`: alias -> index of a candidate
     - `candidates`: every trial by index, failed ones and duplicates included: `index`, `key`,
       `run_id`, `state` (RUNNING, COMPLETE, FAILED, KILLED), `pareto` (is it on the front),
-      `aliases`, `excluded_layers`, `excluded_count`, `metrics`, `model_sha256` (null if it has no
-      model), `duplicate_of` (index of the first candidate with the same model, or null),
+      `aliases`, `excluded_layers`, `excluded_count`, `precisions`, `metrics`,
+      `model_sha256` (null if it has no model), `duplicate_of` (index of the first candidate
+      with the same model, or null),
       `failure` (why it failed, or null)
     - `sensitivity`: the layers, the most hurt first: `layer`, `op_type`, `weight_bytes`,
       `score`, `details`
@@ -69,6 +70,7 @@ def _candidate(trial: Trial, front: Front) -> dict[str, Any]:
         "aliases": list(front.aliases(trial)),
         "excluded_layers": list(excluded),
         "excluded_count": len(excluded),
+        "precisions": dict(trial.candidate.precisions),
         "metrics": _numbers(trial.metrics),
         "model_sha256": trial.model_sha256 or None,
         "duplicate_of": trial.duplicate_of,

@@ -21,7 +21,7 @@ from rich.text import Text
 
 from seqto.pareto import comparable
 from seqto.report.info import study_title
-from seqto.types import Front, StudyRecord, Trial, TrialState
+from seqto.types import FLOAT32, INT8, Candidate, Front, StudyRecord, Trial, TrialState
 
 MOST_ROWS = 12
 ALIAS_STYLE = "bold green"
@@ -41,6 +41,14 @@ def print_front(console: Console, record: StudyRecord, front: Front) -> None:
     if front.recommended:
         console.print()
         console.print(_recommended(record, front))
+
+
+def precisions_in_words(candidate: Candidate) -> str:
+    """Say how many layers are left in float32, or how many are in each precision."""
+    groups = {name: len(layers) for name, layers in candidate.by_precision().items()}
+    if set(groups) <= {INT8, FLOAT32}:
+        return f"{groups.get(FLOAT32, 0)} of {len(candidate.precisions)}"
+    return ", ".join(f"{count} {name}" for name, count in sorted(groups.items()))
 
 
 def in_words(metrics: Metrics, baseline: Metrics, metric: str) -> str:
@@ -143,8 +151,8 @@ def _front_table(record: StudyRecord, front: Front, shown: Sequence[Trial], gap:
 
 
 def _row(trial: Trial, columns: Sequence[_Column]) -> list[str]:
-    excluded = f"{len(trial.candidate.excluded)} of {len(trial.candidate.precisions)}"
-    return [f"#{trial.index}", excluded, *(column.show(trial.metrics) for column in columns)]
+    shown = (column.show(trial.metrics) for column in columns)
+    return [f"#{trial.index}", precisions_in_words(trial.candidate), *shown]
 
 
 def _columns(front: Front, baseline: Metrics) -> list[_Column]:

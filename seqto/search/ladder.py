@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import field
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
@@ -20,6 +21,9 @@ class LadderSearch:
     step: Annotated[int, Field(ge=1)] = 1
     maximum: Annotated[int, Field(ge=0)] | None = None
     stop_at_loss: Annotated[float, Field(ge=0, le=1)] | None = None
+
+    screens: int = field(default=0, init=False)
+    evaluations: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         """Begin with nothing to try."""

@@ -154,6 +154,8 @@ class MlflowTracker:
                 "op_type": each.layer.op_type,
                 "weight_bytes": each.layer.weight_bytes,
                 "score": each.score,
+                "costs": dict(each.costs),
+                "sizes": dict(each.sizes),
                 **each.details,
             }
             for rank, each in enumerate(scores, 1)
@@ -460,7 +462,8 @@ def _front_tags(front: Front, run_id: str, ranks: Mapping[str, int]) -> dict[str
 def _score(row: dict[str, Any]) -> LayerScore:
     layer = Layer(row.pop("layer"), row.pop("op_type"), row.pop("weight_bytes"))
     row.pop("rank")
-    return LayerScore(layer, row.pop("score"), row)
+    score, costs, sizes = row.pop("score"), row.pop("costs", {}), row.pop("sizes", {})
+    return LayerScore(layer, score, row, costs, sizes)
 
 
 def _signature(model: Model, example: Arrays) -> Any:

@@ -25,8 +25,11 @@ def complaint(result: Result) -> str:
         (["modl=digits"], ["'modl'", "did you mean 'model'"]),
         (["model=digit"], ["model=digit is no choice", "did you mean 'digits'", "local"]),
         (["quantization.per_chanel=true"], ["did you mean 'quantization.per_channel'"]),
-        (["search.step=abc"], ["step='abc'", "valid integer"]),
-        (["search.order=backwards"], ["order='backwards'", "'ranked', 'reversed' or 'random'"]),
+        (["search=ladder", "search.step=abc"], ["step='abc'", "valid integer"]),
+        (
+            ["search=ladder", "search.order=backwards"],
+            ["order='backwards'", "'ranked', 'reversed' or 'random'"],
+        ),
         (["quantization.calibration=max"], ["calibration='max'", "'percentile'"]),
         (["dataset.evaluation_size=0"], ["evaluation_size=0", "greater than 0"]),
         (["dataset.evaluation_size=5000"], ["5000", "800"]),

@@ -23,7 +23,7 @@ MODEL = [
 @pytest.mark.slow
 @pytest.mark.real_model
 def test_efficientnet_is_studied_statically_and_dynamically(seqto: Command, tmp_path: Path) -> None:
-    result = seqto(*MODEL, "quantization=static,dynamic", "search.step=25", "-m")
+    result = seqto(*MODEL, "quantization=static,dynamic", "search=ladder", "search.step=25", "-m")
     assert result.code == 0, result.err
     client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
     studies = client.search_runs(["1"], "tags.`seqto.kind` = 'study'")

@@ -193,7 +193,7 @@ def test_study_is_a_run_as_the_design_says(
         "layers": [
             {
                 **{"rank": 1, "layer": "a", "op_type": "Conv", "weight_bytes": 8},
-                **{"score": 1.5, "db": 20.0},
+                **{"score": 1.5, "costs": {}, "sizes": {}, "db": 20.0},
             }
         ]
     }

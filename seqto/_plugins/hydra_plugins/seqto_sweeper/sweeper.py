@@ -92,12 +92,16 @@ class SeqtoSweeper(Sweeper):
 
 def job_overrides(study: str, assignment: Any) -> list[str]:
     """Return the overrides that make a job measure this candidate for this study."""
-    names = (
-        QuotedString(text=name, quote=Quote.single).with_quotes()
-        for name in assignment.candidate.excluded
-    )
+    groups = assignment.candidate.by_precision()
+    precisions = ",".join(f"{name}:{_quoted(layers)}" for name, layers in sorted(groups.items()))
     return [
         f"study.run={study}",
         f"candidate.index={assignment.index}",
-        f"candidate.excluded=[{','.join(names)}]",
+        # Added, not merged: a dictionary in the config would keep its own keys.
+        f"candidate.precisions={{{precisions}}}",
     ]
+
+
+def _quoted(names: Sequence[str]) -> str:
+    quoted = (QuotedString(text=name, quote=Quote.single).with_quotes() for name in names)
+    return f"[{','.join(quoted)}]"

@@ -1,0 +1,60 @@
+"""One step at a time: give back the bytes that undo the most harm for their price."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from seqto.search.options import Menu
+from seqto.types import Candidate, LayerScore, Trial
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
+class GreedySearch:
+    """From the smallest model up, each time the layer and precision of the best exchange."""
+
+    name: str = "greedy"
+    step: Annotated[int, Field(ge=1)] = 2
+    evaluations: Annotated[int, Field(ge=3)] = 8
+    screens: Annotated[int, Field(ge=1)] = 32
+
+    def __post_init__(self) -> None:
+        """Begin with nothing to try."""
+        self._pending: list[Candidate] = []
+
+    def start(self, ranking: Sequence[LayerScore]) -> None:
+        """Lay out the way from the smallest model to the float one."""
+        menu = Menu(ranking)
+        way = [menu.smallest()]
+        while (better := _upgraded(menu, way[-1])) is not None:
+            way.append(better)
+        chosen = [*way[:: self.step], way[-1], menu.unchanged()]
+        self._pending = list(dict.fromkeys(map(menu.candidate, chosen)))
+
+    def ask(self, count: int) -> list[Candidate]:
+        """Return the next candidates, from the smallest model up."""
+        taken, self._pending = self._pending[:count], self._pending[count:]
+        return taken
+
+    def tell(self, trial: Trial) -> None:
+        """Take no note: the way is laid out."""
+
+    def remaining(self) -> int:
+        """Return how many candidates are left."""
+        return len(self._pending)
+
+
+def _upgraded(menu: Menu, choice: list[int]) -> list[int] | None:
+    """Return the choice after the exchange that undoes the most harm a byte, if any undoes harm."""
+    best, gain = None, 0.0
+    for row, at in enumerate(choice):
+        for other in range(len(menu.precisions)):
+            price = menu.sizes[row, other] - menu.sizes[row, at]
+            undone = menu.costs[row, at] - menu.costs[row, other]
+            if price > 0 and undone / price > gain:
+                best, gain = (row, other), undone / price
+    if best is None:
+        return None
+    row, other = best
+    return [*choice[:row], other, *choice[row + 1 :]]

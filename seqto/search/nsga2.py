@@ -1,0 +1,120 @@
+"""A genetic search over precisions, seeded with what the integer program finds."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from seqto.search.budget import solutions
+from seqto.search.options import Menu
+from seqto.types import Candidate, LayerScore, Trial, TrialState
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
+class Nsga2Search:
+    """pymoo's NSGA-II on screened divergence and size."""
+
+    name: str = "nsga2"
+    population: Annotated[int, Field(ge=4)] = 16
+    generations: Annotated[int, Field(ge=1)] = 6
+    seed: int = 0
+    evaluations: Annotated[int, Field(ge=3)] = 8
+    screens: Annotated[int, Field(ge=1)] = 32
+
+    def __post_init__(self) -> None:
+        """Begin with nothing to try."""
+        self._menu: Menu | None = None
+        self._algorithm: Any = None
+        self._asked: Any = None
+        self._generation = 0
+        self._pending: list[Candidate] = []
+        self._results: dict[Candidate, tuple[float, float]] = {}
+
+    def start(self, ranking: Sequence[LayerScore]) -> None:
+        """Seed the first generation with the solutions of the integer program."""
+        self._menu = Menu(ranking)
+        self._algorithm = _algorithm(self._menu, self.population, self.seed)
+        self._generation = 0
+        self._results = {}
+        self._next_generation()
+
+    def ask(self, count: int) -> list[Candidate]:
+        """Return those of this generation that were not measured yet."""
+        taken, self._pending = self._pending[:count], self._pending[count:]
+        return taken
+
+    def tell(self, trial: Trial) -> None:
+        """Take note of a trial; with the last of its generation the next one is bred."""
+        worst = (float("inf"), float("inf"))
+        complete = trial.state is TrialState.COMPLETE
+        metrics = trial.metrics
+        self._results[trial.candidate] = (
+            (metrics["divergence"], metrics["size_bytes"]) if complete else worst
+        )
+        while not self._pending and self._asked is not None and self._known():
+            self._breed()
+
+    def remaining(self) -> int:
+        """Return how many candidates are left at the most."""
+        return len(self._pending) + self.population * (self.generations - self._generation)
+
+    def _candidates(self) -> list[Candidate]:
+        assert self._menu is not None
+        return [self._menu.candidate(row) for row in self._asked.get("X").astype(int).tolist()]
+
+    def _known(self) -> bool:
+        return all(each in self._results for each in self._candidates())
+
+    def _breed(self) -> None:
+        scores = np.array([self._results[each] for each in self._candidates()])
+        # Infinite scores would spoil the normalisation of those that are finite.
+        scores[~np.isfinite(scores)] = 1e30
+        self._asked.set("F", scores)
+        self._algorithm.tell(infills=self._asked)
+        self._asked = None
+        if self._generation < self.generations:
+            self._next_generation()
+
+    def _next_generation(self) -> None:
+        self._generation += 1
+        self._asked = self._algorithm.ask()
+        if self._asked is None:
+            # Nothing is left to breed: a model of few layers has few candidates.
+            self._generation, self._pending = self.generations, []
+            return
+        fresh = [each for each in self._candidates() if each not in self._results]
+        self._pending = list(dict.fromkeys(fresh))
+
+
+def _algorithm(menu: Menu, population: int, seed: int) -> Any:
+    # pymoo takes a quarter of a second to import, and only this search needs it here.
+    from pymoo.algorithms.moo.nsga2 import NSGA2
+    from pymoo.core.problem import Problem
+    from pymoo.operators.crossover.ux import UniformCrossover
+    from pymoo.operators.mutation.pm import PolynomialMutation
+    from pymoo.operators.repair.rounding import RoundingRepair
+
+    layers, options = menu.costs.shape
+    problem = Problem(n_var=layers, n_obj=2, xl=0, xu=options - 1, vtype=int)
+    algorithm = NSGA2(
+        pop_size=population,
+        sampling=_seeds(menu, population, seed),
+        crossover=UniformCrossover(prob=0.9),
+        mutation=PolynomialMutation(prob=1.0, eta=3, vtype=float, repair=RoundingRepair()),
+        eliminate_duplicates=True,
+    )
+    algorithm.setup(problem, termination=("n_gen", 10**6), seed=seed, verbose=False)
+    return algorithm
+
+
+def _seeds(menu: Menu, population: int, seed: int) -> np.ndarray:
+    """Return the solutions of the integer program, filled up with neighbours of them."""
+    found = [list(each) for each in dict.fromkeys(map(tuple, solutions(menu, population)))]
+    draw = np.random.RandomState(seed)
+    while len(found) < population:
+        neighbour = list(found[draw.randint(len(found))])
+        neighbour[draw.randint(len(neighbour))] = draw.randint(len(menu.precisions))
+        found.append(neighbour)
+    return np.array(found[:population])
