@@ -221,6 +221,10 @@ class Tracker(TrialLog, Protocol):
         """Record the float model's figures and the layers' scores."""
         ...
 
+    def log_figures(self, study: str, figures: Mapping[str, float]) -> None:
+        """Record further figures of the study itself."""
+        ...
+
     def trials(self, study: str) -> tuple[Trial, ...]:
         """Return the last trial of each candidate, by index."""
         ...

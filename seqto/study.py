@@ -1,6 +1,7 @@
 """A study: ask, evaluate, tell, record; then the final step, from what the tracker holds."""
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from seqto.interrupts import put_off
 from seqto.pareto import find_front
 from seqto.protocols import Search, Tracker
 from seqto.screening import Screen, ScreenedSearch, spread
+from seqto.sensitivity.stability import stability
 from seqto.subject import Parts, float_latency, rank_layers
 from seqto.types import (
     Candidate,
@@ -30,6 +32,11 @@ from seqto.types import (
     sha256,
 )
 from seqto.workspace import Workspace
+
+LOW_STABILITY = 0.7
+"""Below this rank correlation of the samples' halves a ranking is no better than a guess."""
+
+_log = logging.getLogger(__name__)
 
 OBJECTIVES = ("accuracy_loss", "accuracy_drop", "size_bytes", "size_ratio", "latency_ms")
 
@@ -188,7 +195,20 @@ class Study:
             baseline = {**self.subject.baseline, **float_latency(self.parts, self.subject)}
             scores = rank_layers(self.parts, self.subject, self.workspace)
             self.tracker.log_analysis(study, baseline, scores)
+            self._log_stability(study, stability(scores))
         return self.tracker.read_study(study)
+
+    def _log_stability(self, study: str, correlation: float | None) -> None:
+        """Record whether the samples' halves agree on the ranking; warn where they do not."""
+        if correlation is None:
+            return
+        self.tracker.log_figures(study, {"sensitivity_stability": correlation})
+        if correlation < LOW_STABILITY:
+            _log.warning(
+                "The layers' ranking is unsure: two halves of the samples correlate by %.2f only. "
+                "Raise sensitivity.samples.",
+                correlation,
+            )
 
     def _conclude(self, study: str, publish: Publish) -> tuple[StudyRecord, Front]:
         record = self.tracker.read_study(study)

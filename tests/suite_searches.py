@@ -9,7 +9,12 @@ LAYERS = ("f", "b", "d", "a", "e", "c")
 """The most hurt first; not in the order of the alphabet, nor in its reverse."""
 
 RANKING = tuple(
-    LayerScore(Layer(name, "Conv", 100), 1.0 - index / len(LAYERS))
+    LayerScore(
+        Layer(name, "Conv", 100),
+        1.0 - index / len(LAYERS),
+        costs={"int8": 1.0 - index / len(LAYERS)},
+        sizes={"int8": 25, "float32": 100},
+    )
     for index, name in enumerate(LAYERS)
 )
 
@@ -18,7 +23,8 @@ def told(index: int, candidate: Candidate, loss: float | None = 0.5) -> Trial:
     """Return the trial of this candidate, complete with this loss, or failed without one."""
     if loss is None:
         return Trial(f"run-{index}", index, candidate, TrialState.FAILED, failure="it broke")
-    metrics = {"accuracy_loss": loss, "size_bytes": 1000.0 + len(candidate.excluded)}
+    size = 1000.0 + len(candidate.excluded)
+    metrics = {"accuracy_loss": loss, "divergence": loss, "size_bytes": size}
     return Trial(f"run-{index}", index, candidate, TrialState.COMPLETE, metrics, "ab" * 32)
 
 
@@ -93,10 +99,23 @@ class SearchSuite:
         assert left == sorted(set(left), reverse=True)
         assert left[-1] == 0
 
+    def test_screens_and_evaluations_are_counts(self, search: Search) -> None:
+        # Without a screen there is nothing to choose from for the evaluations.
+        assert search.screens == search.evaluations == 0 or (
+            search.screens >= 1 and search.evaluations >= 3
+        )
+
     def test_failures_do_not_end_it(self, search: Search) -> None:
         assert len(candidates(search, [None] * 1000)) >= len(candidates(search))
 
     def test_a_model_of_one_layer_can_be_searched(self, search: Search) -> None:
         search.start(RANKING[:1])
-        asked = search.ask(1)
-        assert [name for name, _ in asked[0].precisions] == [LAYERS[0]]
+        tried: list[Candidate] = []
+        while asked := search.ask(1):
+            tried += asked
+            search.tell(told(len(tried), asked[0]))
+        assert [dict(each.precisions) for each in tried] == [
+            {LAYERS[0]: "int8"},
+            {LAYERS[0]: "float32"},
+        ]
+        assert search.remaining() == 0

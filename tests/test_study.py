@@ -95,6 +95,21 @@ def test_study_has_a_front_of_all_its_candidates(undisturbed: Outcome) -> None:
     assert undisturbed.front.members[0].metrics["accuracy_loss"] == 0
 
 
+def test_stability_of_the_ranking_is_recorded_and_a_low_one_warned_of(
+    lab: Lab,
+    tracker: MemoryTracker,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    lab.run(tracker)
+    (held,) = tracker.studies.values()
+    assert -1 <= held.figures["sensitivity_stability"] <= 1
+    before = len(caplog.records)
+    monkeypatch.setattr("seqto.study.LOW_STABILITY", 2.0)
+    lab.run(MemoryTracker())
+    assert "ranking is unsure" in caplog.records[before].getMessage()
+
+
 def test_study_leaves_everything_in_the_tracker(
     lab: Lab, tracker: MemoryTracker, tmp_path: Path
 ) -> None:

@@ -89,9 +89,19 @@ def _mixed(groups: Any, context: Context) -> Candidate:
         )
     known = context.subject.layer_names
     chosen = dict.fromkeys(known, INT8)
-    for precision, names in groups.items():
-        chosen |= {name: str(precision) for name in _known(names, known, "candidate.precisions")}
+    seen: set[str] = set()
+    for precision, given in groups.items():
+        names = _known(_listed(given), known, "candidate.precisions")
+        if twice := seen & set(names):
+            raise ConfigError(f"candidate.precisions names {min(twice)!r} under two precisions.")
+        seen |= set(names)
+        chosen |= dict.fromkeys(names, str(precision))
     return Candidate.of(chosen)
+
+
+def _listed(given: Any) -> Sequence[Any]:
+    """Return a list of names, also where there is but one and no brackets."""
+    return [given] if isinstance(given, str) or not isinstance(given, Sequence) else given
 
 
 def _top(count: Any, context: Context) -> Candidate:

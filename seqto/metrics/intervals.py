@@ -14,4 +14,5 @@ def wilson(fraction: float, count: int) -> tuple[float, float]:
     spread = Z95**2 / count
     centre = (fraction + spread / 2) / (1 + spread)
     half = Z95 * math.sqrt(fraction * (1 - fraction) / count + spread / (4 * count)) / (1 + spread)
-    return max(0.0, centre - half), min(1.0, centre + half)
+    # Rounding must not put the fraction itself outside.
+    return min(fraction, max(0.0, centre - half)), max(fraction, min(1.0, centre + half))

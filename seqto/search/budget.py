@@ -22,9 +22,9 @@ class BudgetSearch:
     """
 
     name: str = "budget"
-    budgets: Annotated[int, Field(ge=2)] = 24
-    evaluations: Annotated[int, Field(ge=3)] = 8
-    screens: Annotated[int, Field(ge=1)] = 32
+    budgets: Annotated[int, Field(ge=2)] = 16
+    evaluations: Annotated[int, Field(ge=3)] = 6
+    screens: Annotated[int, Field(ge=1)] = 16
 
     def __post_init__(self) -> None:
         """Begin with nothing to try."""

@@ -17,7 +17,7 @@ class GreedySearch:
     name: str = "greedy"
     step: Annotated[int, Field(ge=1)] = 2
     evaluations: Annotated[int, Field(ge=3)] = 8
-    screens: Annotated[int, Field(ge=1)] = 32
+    screens: Annotated[int, Field(ge=1)] = 16
 
     def __post_init__(self) -> None:
         """Begin with nothing to try."""

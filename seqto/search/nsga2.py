@@ -21,7 +21,7 @@ class Nsga2Search:
     generations: Annotated[int, Field(ge=1)] = 6
     seed: int = 0
     evaluations: Annotated[int, Field(ge=3)] = 8
-    screens: Annotated[int, Field(ge=1)] = 32
+    screens: Annotated[int, Field(ge=1)] = 16
 
     def __post_init__(self) -> None:
         """Begin with nothing to try."""

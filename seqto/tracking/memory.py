@@ -31,6 +31,7 @@ class MemoryStudy:
     baseline: Mapping[str, float] = dataclasses.field(default_factory=dict)
     scores: tuple[LayerScore, ...] = ()
     trials: list[str] = dataclasses.field(default_factory=list)
+    figures: dict[str, float] = dataclasses.field(default_factory=dict)
     front: Front | None = None
     files: dict[str, bytes] = dataclasses.field(default_factory=dict)
 
@@ -99,6 +100,10 @@ class MemoryTracker:
         """Record the float model's figures and the layers' scores."""
         held = self._study(study)
         held.baseline, held.scores = dict(baseline), tuple(scores)
+
+    def log_figures(self, study: str, figures: Mapping[str, float]) -> None:
+        """Keep the figures."""
+        self._study(study).figures |= figures
 
     def trials(self, study: str) -> tuple[Trial, ...]:
         """Return the last trial of each index; a COMPLETE one before any other."""

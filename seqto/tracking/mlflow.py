@@ -58,6 +58,7 @@ _SENSITIVITY = "sensitivity.json"
 # MLflow cuts longer values, or refuses them if MLFLOW_TRUNCATE_LONG_VALUES is false.
 _LONGEST_PARAM = 6000
 _LONGEST_TAG = 8000
+_LARGEST_EXAMPLE = 10_000
 
 # By default MLflow tries for four minutes to reach a server that is not there.
 _IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
@@ -163,6 +164,11 @@ class MlflowTracker:
         self._client.log_dict(study, {"layers": rows}, _SENSITIVITY)
 
     @in_one_go
+    def log_figures(self, study: str, figures: Mapping[str, float]) -> None:
+        """Record metrics of the parent run."""
+        self._batch(study, metrics=figures)
+
+    @in_one_go
     def trials(self, study: str) -> tuple[Trial, ...]:
         """Return the last child run of each index; a FINISHED one before any other."""
         chosen: dict[int, Run] = {}
@@ -232,7 +238,7 @@ class MlflowTracker:
                 run_id=trial.id,
                 onnx_model=model.proto,
                 signature=_signature(model, example),
-                input_example=dict(example) if len(example) > 1 else next(iter(example.values())),
+                input_example=_small(example),
                 onnx_execution_providers=[facts.get("provider", "CPUExecutionProvider")],
                 onnx_session_options={"extra_session_config": dict(session)} if session else None,
                 metadata={"seqto.key": trial.candidate.key, **session},
@@ -464,6 +470,13 @@ def _score(row: dict[str, Any]) -> LayerScore:
     row.pop("rank")
     score, costs, sizes = row.pop("score"), row.pop("costs", {}), row.pop("sizes", {})
     return LayerScore(layer, score, row, costs, sizes)
+
+
+def _small(example: Arrays) -> Any:
+    """Return the example as MLflow takes it, or none where writing it as JSON takes seconds."""
+    if sum(array.size for array in example.values()) > _LARGEST_EXAMPLE:
+        return None
+    return dict(example) if len(example) > 1 else next(iter(example.values()))
 
 
 def _signature(model: Model, example: Arrays) -> Any:

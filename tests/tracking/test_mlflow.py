@@ -467,6 +467,11 @@ def test_store_of_the_environment_is_used(
     assert client.get_run(MlflowTracker(experiment="environment").open_study(PLAN, True))
 
 
+def test_figures_of_a_study_are_its_metrics(desk: Desk, client: MlflowClient) -> None:
+    desk.tracker.log_figures(desk.study, {"sensitivity_stability": 0.5})
+    assert client.get_run(desk.study).data.metrics["sensitivity_stability"] == 0.5
+
+
 def test_address_of_a_store_says_how_to_serve_it(
     desk: Desk, uri: str, client: MlflowClient
 ) -> None:
