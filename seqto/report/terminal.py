@@ -193,7 +193,8 @@ def _gap(at: int, chosen: set[int], count: int) -> int:
 def _size_in_words(metrics: Metrics, baseline: Metrics) -> str:
     ratio = _size_ratio(metrics, baseline)
     if _known(ratio):
-        return f"{_short_percent(ratio)} of the size"
+        larger = ", larger than the original" if ratio > 1 else ""
+        return f"{_short_percent(ratio)} of the size{larger}"
     return _bytes(metrics.get("size_bytes"))
 
 

@@ -130,3 +130,8 @@ def test_progress_is_silent_without_a_terminal() -> None:
 def test_loss_of_another_metric_is_not_called_disagreement() -> None:
     assert in_words({"accuracy_loss": 0.05}, {}, "topk") == "topk loss 5.0 %"
     assert "differs" in in_words({"accuracy_loss": 0.05}, {}, "top1")
+
+
+def test_file_that_is_larger_than_the_original_says_so() -> None:
+    assert "larger" in in_words({"size_ratio": 1.05}, {}, "top1")
+    assert "larger" not in in_words({"size_ratio": 0.95}, {}, "top1")
