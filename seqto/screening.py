@@ -16,6 +16,7 @@ from seqto.metrics.agreement import top1
 from seqto.metrics.divergence import OutputHarm, harm_to
 from seqto.pareto import comparable, non_dominated
 from seqto.protocols import Search
+from seqto.search.planned import Planned
 from seqto.subject import Parts
 from seqto.types import FLOAT32, INT8, Candidate, LayerScore, Model, Samples, Trial, TrialState
 from seqto.workspace import written_whole
@@ -81,7 +82,7 @@ class Screen:
 
 
 @dataclass
-class ScreenedSearch:
+class ScreenedSearch(Planned):
     """A search whose candidates are screened; it asks only for those worth a full evaluation."""
 
     inner: Search
@@ -91,7 +92,6 @@ class ScreenedSearch:
     def __post_init__(self) -> None:
         """Take the inner search's name."""
         self.name = self.inner.name
-        self._pending: list[Candidate] = []
 
     @property
     def screens(self) -> int:
@@ -108,19 +108,7 @@ class ScreenedSearch:
         self.inner.start(ranking)
         while candidates := self.inner.ask(1):
             self.inner.tell(self.screen.measure(candidates[0]))
-        self._pending = self._listed([score.layer.name for score in ranking])
-
-    def ask(self, count: int) -> list[Candidate]:
-        """Return the next of the list."""
-        taken, self._pending = self._pending[:count], self._pending[count:]
-        return taken
-
-    def tell(self, trial: Trial) -> None:
-        """Take no note: what the evaluation says is not for the search to know."""
-
-    def remaining(self) -> int:
-        """Return how many of the list are left."""
-        return len(self._pending)
+        self.plan(self._listed([score.layer.name for score in ranking]))
 
     def _listed(self, layers: Sequence[str]) -> list[Candidate]:
         """Return what is evaluated in full, the baselines first and last."""

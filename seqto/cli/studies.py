@@ -30,10 +30,12 @@ def run_study(config: DictConfig, launch: Launch, batch: int | None, folder: Pat
     study = Study(context.parts, context.subject, settings, context.tracker, context.workspace)
     _introduce(console, study)
 
-    def publish(record: StudyRecord, front: Front) -> Sequence[Path]:
-        return write_files(folder, record, front, _environment(study))
-
     with StudyProgress(console) as progress:
+
+        def publish(record: StudyRecord, front: Front) -> Sequence[Path]:
+            progress.say("drawing, storing models")
+            return write_files(folder, record, front, _environment(study))
+
         outcome = study.run(launch, progress.advance, publish, _yaml(config))
     _conclude(console, study, outcome, folder)
     _answer(console, study, outcome)

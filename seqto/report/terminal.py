@@ -86,7 +86,7 @@ class StudyProgress:
             speed_estimate_period=600,
         )
         self._enabled = console.is_terminal
-        self._task = self._progress.add_task("candidates", total=total)
+        self._task = self._progress.add_task("ranking layers", total=total)
 
     def __enter__(self) -> "StudyProgress":
         if self._enabled:
@@ -101,6 +101,10 @@ class StudyProgress:
     ) -> None:
         if self._enabled:
             self._progress.stop()
+
+    def say(self, what: str) -> None:
+        """Show what is being done now."""
+        self._progress.update(self._task, description=what)
 
     def advance(self, trial: Trial, done: int, total: int | None) -> None:
         """Show a trial that ended as the latest of `done`, out of `total` known by now."""

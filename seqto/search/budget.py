@@ -10,11 +10,12 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array, vstack
 
 from seqto.search.options import Menu
-from seqto.types import Candidate, LayerScore, Trial
+from seqto.search.planned import Planned
+from seqto.types import LayerScore
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
-class BudgetSearch:
+class BudgetSearch(Planned):
     """One solution for each of a range of size budgets, from the smallest model to the float one.
 
     The harm that a layer's precision does adds up over layers, nearly: so the best choice for a
@@ -26,26 +27,10 @@ class BudgetSearch:
     evaluations: Annotated[int, Field(ge=3)] = 6
     screens: Annotated[int, Field(ge=1)] = 16
 
-    def __post_init__(self) -> None:
-        """Begin with nothing to try."""
-        self._pending: list[Candidate] = []
-
     def start(self, ranking: Sequence[LayerScore]) -> None:
         """Solve the program for every budget."""
         menu = Menu(ranking)
-        self._pending = list(dict.fromkeys(map(menu.candidate, solutions(menu, self.budgets))))
-
-    def ask(self, count: int) -> list[Candidate]:
-        """Return the next solutions, from the smallest model up."""
-        taken, self._pending = self._pending[:count], self._pending[count:]
-        return taken
-
-    def tell(self, trial: Trial) -> None:
-        """Take no note: the program knows no better after a measurement."""
-
-    def remaining(self) -> int:
-        """Return how many solutions are left."""
-        return len(self._pending)
+        self.plan(map(menu.candidate, solutions(menu, self.budgets)))
 
 
 def solutions(menu: Menu, budgets: int) -> list[list[int]]:

@@ -7,21 +7,18 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.search.options import Menu
-from seqto.types import Candidate, LayerScore, Trial
+from seqto.search.planned import Planned
+from seqto.types import LayerScore
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
-class GreedySearch:
+class GreedySearch(Planned):
     """From the smallest model up, each time the layer and precision of the best exchange."""
 
     name: str = "greedy"
     step: Annotated[int, Field(ge=1)] = 2
     evaluations: Annotated[int, Field(ge=3)] = 8
     screens: Annotated[int, Field(ge=1)] = 16
-
-    def __post_init__(self) -> None:
-        """Begin with nothing to try."""
-        self._pending: list[Candidate] = []
 
     def start(self, ranking: Sequence[LayerScore]) -> None:
         """Lay out the way from the smallest model to the float one."""
@@ -30,19 +27,7 @@ class GreedySearch:
         while (better := _upgraded(menu, way[-1])) is not None:
             way.append(better)
         chosen = [*way[:: self.step], way[-1], menu.unchanged()]
-        self._pending = list(dict.fromkeys(map(menu.candidate, chosen)))
-
-    def ask(self, count: int) -> list[Candidate]:
-        """Return the next candidates, from the smallest model up."""
-        taken, self._pending = self._pending[:count], self._pending[count:]
-        return taken
-
-    def tell(self, trial: Trial) -> None:
-        """Take no note: the way is laid out."""
-
-    def remaining(self) -> int:
-        """Return how many candidates are left."""
-        return len(self._pending)
+        self.plan(map(menu.candidate, chosen))
 
 
 def _upgraded(menu: Menu, choice: list[int]) -> list[int] | None:

@@ -135,3 +135,11 @@ def test_loss_of_another_metric_is_not_called_disagreement() -> None:
 def test_file_that_is_larger_than_the_original_says_so() -> None:
     assert "larger" in in_words({"size_ratio": 1.05}, {}, "top1")
     assert "larger" not in in_words({"size_ratio": 0.95}, {}, "top1")
+
+
+def test_progress_says_what_is_being_done() -> None:
+    console = Console(record=True, width=100, force_terminal=True, file=io.StringIO())
+    with StudyProgress(console) as progress:
+        progress.say("drawing")
+        progress._progress.refresh()
+    assert "drawing" in console.file.getvalue()
