@@ -21,12 +21,25 @@ from rich.text import Text
 
 from seqto.pareto import comparable
 from seqto.report.info import study_title
-from seqto.types import FLOAT32, INT8, Candidate, Front, StudyRecord, Trial, TrialState
+from seqto.types import (
+    FLOAT16,
+    FLOAT32,
+    INT4,
+    INT8,
+    INT16,
+    Candidate,
+    Front,
+    StudyRecord,
+    Trial,
+    TrialState,
+)
 
 MOST_ROWS = 12
 ALIAS_STYLE = "bold green"
 # Shown in columns of their own, or too close to one that is.
 KNOWN = {"accuracy_loss", "size_bytes", "size_ratio", "accuracy", "latency_ms"}
+
+SHORT = {INT4: "i4", INT8: "i8", INT16: "i16", FLOAT16: "f16", FLOAT32: "f32"}
 
 Metrics = Mapping[str, float]
 
@@ -48,7 +61,7 @@ def precisions_in_words(candidate: Candidate) -> str:
     groups = {name: len(layers) for name, layers in candidate.by_precision().items()}
     if set(groups) <= {INT8, FLOAT32}:
         return f"{groups.get(FLOAT32, 0)} of {len(candidate.precisions)}"
-    return ", ".join(f"{count} {name}" for name, count in sorted(groups.items()))
+    return " ".join(f"{groups[name]}x{short}" for name, short in SHORT.items() if name in groups)
 
 
 def in_words(metrics: Metrics, baseline: Metrics, metric: str) -> str:
@@ -142,7 +155,9 @@ def _front_table(record: StudyRecord, front: Front, shown: Sequence[Trial], gap:
         if any(column.show(trial.metrics) for trial in front.members)
     ]
     table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
-    for title in ("candidate", "excluded", *(column.title for column in columns)):
+    plain = all(set(each.candidate.by_precision()) <= {INT8, FLOAT32} for each in shown)
+    names = ("candidate", "excluded" if plain else "layers")
+    for title in (*names, *(column.title for column in columns)):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("")
     for trial in shown:

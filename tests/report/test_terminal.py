@@ -5,8 +5,8 @@ from rich.console import Console
 from studies import ladder_study, random_study, study, trial
 
 from seqto.pareto import find_front
-from seqto.report.terminal import StudyProgress, in_words, print_front
-from seqto.types import StudyRecord, TrialState
+from seqto.report.terminal import StudyProgress, in_words, precisions_in_words, print_front
+from seqto.types import Candidate, StudyRecord, TrialState
 
 LOSS_SIZE = ("accuracy_loss", "size_bytes")
 
@@ -143,3 +143,9 @@ def test_progress_says_what_is_being_done() -> None:
         progress.say("drawing")
         progress._progress.refresh()
     assert "drawing" in console.file.getvalue()
+
+
+def test_mixed_precisions_are_counted_by_their_width() -> None:
+    mixed = Candidate.of({"a": "float16", "b": "int4", "c": "int8", "d": "int4"})
+    assert precisions_in_words(mixed) == "2xi4 1xi8 1xf16"
+    assert precisions_in_words(Candidate.excluding("abc", "a")) == "1 of 3"
