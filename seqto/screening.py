@@ -24,6 +24,9 @@ from seqto.workspace import written_whole
 SCREENED = ("divergence", "size_bytes")
 """What a screened search trades off."""
 
+NEGLIGIBLE, RUINED = 1e-4, 0.2
+"""Divergences below which hardly a prediction changes, and above which many do."""
+
 Shorten = Callable[[Sequence[Trial], int], list[Trial]]
 """Chooses so many of the screened trials for the full evaluation."""
 
@@ -129,18 +132,20 @@ class ScreenedSearch(Planned):
 
 
 def spread(trials: Sequence[Trial], count: int) -> list[Trial]:
-    """Return so many of the front's trials, in even steps of harm from the smallest model up.
+    """Return so many of the front's trials, in even steps of the harm's logarithm.
 
-    Steps of the root: harm spans orders of magnitude, and predictions change with its root. Steps
-    of size would be spent on large models, whose loss is too small to be told apart.
+    Harm spans orders of magnitude. Steps of size would be spent on large models, whose loss is too
+    small to be told apart, and steps of the harm itself on ruined ones.
     """
     front = non_dominated(trials, SCREENED)
-    roots = np.sqrt([max(trial.metrics["divergence"], 0.0) for trial in front])
+    harms = np.log([max(trial.metrics["divergence"], NEGLIGIBLE / 10) for trial in front])
+    low, high = max(harms.min(), np.log(NEGLIGIBLE)), min(harms.max(), np.log(RUINED))
     chosen: set[int] = set()
-    for target in np.linspace(roots.max(), 0, count):
+    for target in np.linspace(max(low, high), low, count):
         left = [at for at in range(len(front)) if at not in chosen]
         if left:
-            chosen.add(min(left, key=lambda at: abs(roots[at] - target)))
+            distances = np.abs(harms[left] - target)
+            chosen.add(left[int(distances.argmin())])
     return [front[at] for at in sorted(chosen)]
 
 

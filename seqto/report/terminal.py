@@ -1,5 +1,6 @@
 """What a person sees in the terminal while a study runs and when it ends."""
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,12 @@ def print_front(console: Console, record: StudyRecord, front: Front) -> None:
     if front.recommended:
         console.print()
         console.print(_recommended(record, front))
+    if alike := _alike(front):
+        console.print(
+            f"too few samples to tell the losses of {alike} apart: their 95 % intervals overlap",
+            style="dim",
+            highlight=False,
+        )
 
 
 def precisions_in_words(candidate: Candidate) -> str:
@@ -146,6 +153,20 @@ def _recommended(record: StudyRecord, front: Front) -> Table:
         words = f"#{trial.index}: {offer}"
         lines.add_row(Text(", ".join(front.aliases(trial)), ALIAS_STYLE), words)
     return lines
+
+
+def _alike(front: Front) -> str:
+    """Return which recommended trials may not differ in loss, as far as can be told."""
+    trials = {each.trial.index: each.trial for each in front.recommended}.values()
+    known = [each for each in trials if "accuracy_loss_high" in each.metrics]
+    ordered = sorted(known, key=lambda trial: trial.metrics["accuracy_loss"])
+    alike = {
+        trial.index
+        for better, worse in itertools.pairwise(ordered)
+        if better.metrics["accuracy_loss_high"] >= worse.metrics["accuracy_loss_low"]
+        for trial in (better, worse)
+    }
+    return " and ".join(f"#{index}" for index in sorted(alike))
 
 
 def _front_table(record: StudyRecord, front: Front, shown: Sequence[Trial], gap: int) -> Table:

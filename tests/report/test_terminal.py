@@ -6,7 +6,7 @@ from studies import ladder_study, random_study, study, trial
 
 from seqto.pareto import find_front
 from seqto.report.terminal import StudyProgress, in_words, precisions_in_words, print_front
-from seqto.types import Candidate, StudyRecord, TrialState
+from seqto.types import Candidate, StudyRecord, Trial, TrialState
 
 LOSS_SIZE = ("accuracy_loss", "size_bytes")
 
@@ -149,3 +149,14 @@ def test_mixed_precisions_are_counted_by_their_width() -> None:
     mixed = Candidate.of({"a": "float16", "b": "int4", "c": "int8", "d": "int4"})
     assert precisions_in_words(mixed) == "2xi4 1xi8 1xf16"
     assert precisions_in_words(Candidate.excluding("abc", "a")) == "1 of 3"
+
+
+def with_interval(index: int, loss: float, size: float, half: float) -> Trial:
+    interval = {"accuracy_loss_low": loss - half, "accuracy_loss_high": loss + half}
+    return trial(index, accuracy_loss=loss, size_bytes=size, size_ratio=size / 100, **interval)
+
+
+@pytest.mark.parametrize(("half", "said"), [(0.1, True), (0.01, False)])
+def test_losses_that_cannot_be_told_apart_say_so(half: float, said: bool) -> None:
+    record = study([with_interval(0, 0.3, 10.0, half), with_interval(1, 0.2, 20.0, half)])
+    assert ("the losses of #0 and #1 apart" in printed(record)) is said
