@@ -21,8 +21,9 @@ from seqto.datasets.preprocess import ImagePreprocess
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.metrics.agreement import Top1Agreement
 from seqto.models.local import LocalModel
-from seqto.protocols import Search, Sensitivity
+from seqto.protocols import Quantizer, Search, Sensitivity
 from seqto.quantizers.static import StaticQuantizer
+from seqto.quantizers.weight_only import WeightOnlyQuantizer
 from seqto.search.budget import BudgetSearch
 from seqto.search.greedy import GreedySearch
 from seqto.search.ladder import LadderSearch
@@ -47,6 +48,7 @@ class Row:
     precisions: tuple[str, ...]
     sensitivity: Sensitivity
     search: Search
+    quantizer: Quantizer = StaticQuantizer()
 
 
 def rows(step: int) -> list[Row]:
@@ -62,7 +64,9 @@ def rows(step: int) -> list[Row]:
         Row("budget", INT8, byte, BudgetSearch(evaluations=12)),
         Row("nsga2", INT8, byte, Nsga2Search(evaluations=12)),
         Row("budget, full set", FULL, full, BudgetSearch(evaluations=12)),
-        Row("nsga2, full set", FULL, full, Nsga2Search(evaluations=12)),
+        Row(
+            "budget, weights only", FULL, full, BudgetSearch(evaluations=12), WeightOnlyQuantizer()
+        ),
     ]
 
 
@@ -87,6 +91,7 @@ def main() -> None:
             if options.only in row.name:
                 changed = replace(
                     shared,
+                    quantizer=row.quantizer,
                     sensitivity=row.sensitivity,
                     search=row.search,
                     precisions=row.precisions,

@@ -23,7 +23,7 @@ class BudgetSearch(Planned):
     """
 
     name: str = "budget"
-    budgets: Annotated[int, Field(ge=2)] = 16
+    budgets: Annotated[int, Field(ge=2)] = 24
     evaluations: Annotated[int, Field(ge=3)] = 6
     screens: Annotated[int, Field(ge=1)] = 16
 
