@@ -13,7 +13,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from seqto.datasets.images import ImageFolder
@@ -48,7 +48,7 @@ class Row:
     precisions: tuple[str, ...]
     sensitivity: Sensitivity
     search: Search
-    quantizer: Quantizer = StaticQuantizer()
+    quantizer: Quantizer = field(default_factory=StaticQuantizer)
 
 
 def rows(step: int) -> list[Row]:
