@@ -34,7 +34,8 @@ def find_front(
     At most `top_k` recommendations: `balanced` is the member nearest the ideal point when each
     objective spans 0 to 1 over the front, and then each objective in turn names its best member:
     `accurate` (accuracy_loss), `small` (size_bytes, size_ratio), `fast` (latency_ms), otherwise
-    `best-<objective>`. One trial may be recommended under several names.
+    `best-<objective>`. One trial may be recommended under several names; of equals the one that
+    diverges least from the float model is.
 
     The hypervolume is in units of the float model, see `in_float_units` and `hypervolume`.
 
@@ -130,14 +131,23 @@ def _balanced(members: Sequence[Trial], objectives: Sequence[str]) -> Trial:
     points = np.array([[trial.metrics[name] for name in objectives] for trial in members])
     span = np.ptp(points, axis=0)
     shares = (points - points.min(axis=0)) / np.where(span > 0, span, 1.0)
-    # Rounded, so that mirrored points tie; members are sorted, and argmin takes the first.
-    distances = np.round(np.linalg.norm(shares, axis=1), 12)
-    return members[int(np.argmin(distances))]
+    # Rounded, so that mirrored points tie; members are sorted, and min takes the first.
+    distances = np.round(np.linalg.norm(shares, axis=1), 12).tolist()
+    nearest = min(range(len(members)), key=lambda at: (distances[at], _harm(members[at])))
+    return members[nearest]
 
 
 def _best(members: Sequence[Trial], objective: str, objectives: Sequence[str]) -> Trial:
-    order = (objective, *objectives)
-    return min(members, key=lambda trial: ([trial.metrics[name] for name in order], trial.index))
+    def order(trial: Trial) -> tuple[object, ...]:
+        others = [trial.metrics[name] for name in objectives]
+        return trial.metrics[objective], _harm(trial), others, trial.index
+
+    return min(members, key=order)
+
+
+def _harm(trial: Trial) -> float:
+    """Return the divergence, which tells apart what counts of predictions cannot."""
+    return trial.metrics.get("divergence", 0.0)
 
 
 def _alias(objective: str) -> str:

@@ -183,3 +183,15 @@ def test_a_missing_metric_that_is_no_objective_is_fine() -> None:
 def test_front_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     find_front(HAND, LOSS_SIZE, BASELINE)
     assert capsys.readouterr() == ("", "")
+
+
+def test_ties_are_broken_by_the_divergence() -> None:
+    three = ("accuracy_loss", "size_bytes", "latency_ms")
+    rows = [
+        trial(0, accuracy_loss=0.1, size_bytes=10.0, latency_ms=3.0, divergence=0.2),
+        trial(1, accuracy_loss=0.1, size_bytes=20.0, latency_ms=2.0, divergence=0.1),
+    ]
+    recommended = {each.alias: each.trial.index for each in find_front(rows, three, {}).recommended}
+    assert recommended["accurate"] == 1
+    assert recommended["small"] == 0
+    assert recommended["balanced"] == 1
