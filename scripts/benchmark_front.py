@@ -55,7 +55,6 @@ def rows(step: int) -> list[Row]:
     """Return what is compared."""
     paper, byte = PaperSensitivity(), DivergenceSensitivity()
     full = DivergenceSensitivity(precisions=list(FULL), samples=16)
-    weights = WeightOnlyQuantizer()
     return [
         Row("paper's order", INT8, paper, LadderSearch(step=step)),
         Row("paper's order reversed", INT8, paper, LadderSearch(step=step, order="reversed")),
