@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field
-from itertools import islice
 from typing import Annotated, Literal
 
 from onnxruntime.quantization.quant_utils import QUANT_INPUT_SUFFIX
@@ -15,7 +14,7 @@ from seqto.graph.load import input_specs
 from seqto.protocols import Quantizer
 from seqto.sensitivity.noise import Noise, together
 from seqto.sensitivity.ranking import errors, per_saved_byte, ranked, shares
-from seqto.sensitivity.stability import FIRST_HALF, SECOND_HALF
+from seqto.sensitivity.stability import FIRST_HALF, SECOND_HALF, in_halves
 from seqto.sensitivity.taps import Taps
 from seqto.types import (
     FLOAT32,
@@ -146,6 +145,11 @@ def _cost(metric: Metric, noise: _LayerNoise) -> float:
     return max(noise.made.share - noise.given.share, 0.0)
 
 
+def _silence(layers: Sequence[Layer]) -> dict[str, _LayerNoise]:
+    """Return no noise yet, for each layer."""
+    return {layer.name: _LayerNoise() for layer in layers}
+
+
 def _measure(
     model: Model, quantized: Model, layers: Sequence[Layer], samples: Samples, count: int
 ) -> tuple[dict[str, _LayerNoise], dict[str, _LayerNoise]]:
@@ -154,15 +158,13 @@ def _measure(
     pairs = [place for each in places.values() for place in (each.given, each.made)]
     float_taps = _InnerTensors(model, {place.floating for place in pairs})
     quantized_taps = _InnerTensors(quantized, {place.quantized for place in pairs})
-    first, second = ({layer.name: _LayerNoise() for layer in layers} for _ in range(2))
-    count = min(count, len(samples))
-    for index, inputs in enumerate(islice(samples.batches(1), count)):
+    halves = _silence(layers), _silence(layers)
+    for half, inputs in in_halves(halves, samples, count):
         wanted, found = float_taps.run(inputs), quantized_taps.run(inputs)
-        half = first if index < count // 2 else second
         for name, each in places.items():
             half[name].given.add(wanted[each.given.floating], found[each.given.quantized])
             half[name].made.add(wanted[each.made.floating], found[each.made.quantized])
-    return first, second
+    return halves
 
 
 class _InnerTensors:

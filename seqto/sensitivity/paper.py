@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field
-from itertools import islice
 from typing import Annotated
 
 from onnxruntime.quantization.quant_utils import QUANT_INPUT_SUFFIX
@@ -18,7 +17,7 @@ from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.sensitivity.noise import Noise, together
 from seqto.sensitivity.ranking import errors, per_saved_byte, ranked, shares
-from seqto.sensitivity.stability import FIRST_HALF, SECOND_HALF
+from seqto.sensitivity.stability import FIRST_HALF, SECOND_HALF, in_halves
 from seqto.sensitivity.taps import Taps
 from seqto.types import INT8, Candidate, Layer, LayerScore, Model, Ranges, Samples
 
@@ -138,6 +137,11 @@ class _Tensors:
     reference: str
 
 
+def _silence(layers: Sequence[Layer]) -> dict[str, _LayerNoise]:
+    """Return no noise yet, for each layer."""
+    return {layer.name: _LayerNoise() for layer in layers}
+
+
 def _measure(
     model: Model, quantized: Model, layers: Sequence[Layer], samples: Samples, count: int
 ) -> tuple[dict[str, _LayerNoise], dict[str, _LayerNoise]]:
@@ -146,15 +150,13 @@ def _measure(
     in_quantized = sorted({name for each in tensors.values() for name in (each.before, each.after)})
     in_float = sorted({each.reference for each in tensors.values()})
     quantized_taps, float_taps = Taps(quantized, in_quantized), Taps(model, in_float)
-    first, second = ({layer.name: _LayerNoise() for layer in layers} for _ in range(2))
-    count = min(count, len(samples))
-    for index, inputs in enumerate(islice(samples.batches(1), count)):
+    halves = _silence(layers), _silence(layers)
+    for half, inputs in in_halves(halves, samples, count):
         found, wanted = quantized_taps.run(inputs), float_taps.run(inputs)
-        half = first if index < count // 2 else second
         for name, each in tensors.items():
             half[name].qdq.add(found[each.before], found[each.after])
             half[name].xmodel.add(wanted[each.reference], found[each.after])
-    return first, second
+    return halves
 
 
 def _matching(model: Model, quantized: Model, layers: Sequence[Layer]) -> dict[str, _Tensors]:

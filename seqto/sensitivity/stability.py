@@ -1,13 +1,24 @@
 """Whether another draw of the samples would rank the layers alike."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 
-from seqto.types import LayerScore
+from seqto.types import Arrays, LayerScore, Samples
+
+T = TypeVar("T")
 
 FIRST_HALF, SECOND_HALF = "first_half", "second_half"
 """The details in which a sensitivity tells the score that each half of the samples gives alone."""
+
+
+def in_halves(halves: tuple[T, T], samples: Samples, count: int) -> Iterator[tuple[T, Arrays]]:
+    """Yield each of the first so many samples with the one of the two that its half belongs to."""
+    count = min(count, len(samples))
+    for index, inputs in enumerate(islice(samples.batches(1), count)):
+        yield halves[index >= count // 2], inputs
 
 
 def stability(scores: Sequence[LayerScore]) -> float | None:
