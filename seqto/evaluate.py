@@ -10,7 +10,18 @@ from seqto.metrics.agreement import accuracy
 from seqto.metrics.divergence import divergence
 from seqto.metrics.intervals import wilson
 from seqto.protocols import Device, Metric, Program
-from seqto.types import Arrays, Layer, Measurement, Model, Ranges, Samples, sha256
+from seqto.types import (
+    INT8,
+    INT16,
+    Arrays,
+    Candidate,
+    Layer,
+    Measurement,
+    Model,
+    Ranges,
+    Samples,
+    sha256,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +81,13 @@ def measure(model: Model, subject: Subject, device: Device, metric: Metric) -> M
         },
         sha256(data),
     )
+
+
+def undone(candidate: Candidate, model: Model, device: Device) -> list[str]:
+    """Return the layers that this candidate leaves in float, and the device runs in integers."""
+    kernels = device.kernels(model)
+    left = [name for name, each in candidate.precisions if each not in (INT8, INT16)]
+    return [name for name in left if name in kernels and kernels[name].is_integer]
 
 
 def run_all(program: Program, samples: Samples, batch: int) -> np.ndarray:

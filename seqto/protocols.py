@@ -14,6 +14,7 @@ from seqto.types import (
     Arrays,
     Candidate,
     Front,
+    Kernel,
     Latency,
     Layer,
     LayerScore,
@@ -168,6 +169,10 @@ class Device(Protocol):
         There is a `runtime`. Facts named `session.*` are options that the model needs
         wherever it is loaded.
         """
+        ...
+
+    def kernels(self, model: Model) -> Mapping[str, Kernel]:
+        """Return what runs each node of the model, by the node's name, as far as it is known."""
         ...
 
 

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field
 
 from seqto.constraint import Constraint
 from seqto.errors import ConfigError, StudyError, nearest
-from seqto.evaluate import Subject, measure
+from seqto.evaluate import Subject, measure, undone
 from seqto.interrupts import put_off
 from seqto.pareto import find_front
 from seqto.protocols import Search, Tracker
@@ -248,6 +248,7 @@ def run_trial(
             measurement = Measurement(twin.metrics, digest)
         else:
             measurement = measure(model, subject, parts.device, parts.metric)
+        _notice(undone(candidate, model, parts.device), assignment, parts.device.name)
     except Exception as error:
         tracker.end_trial(trial, TrialState.FAILED, f"{type(error).__name__}: {error}")
     except BaseException:
@@ -256,6 +257,15 @@ def run_trial(
     else:
         tracker.finish_trial(trial, measurement, twin.index if twin else None)
     return trial
+
+
+def _notice(layers: Sequence[str], assignment: Assignment, device: str) -> None:
+    """Warn of layers that are left in float in vain."""
+    if layers:
+        _log.warning(
+            "%s runs %d layer(s) in integers that candidate %d leaves in float: %s.",
+            *(device, len(layers), assignment.index, ", ".join(layers)),
+        )
 
 
 def _check_failures(failed: int, total: int, settings: StudySettings, last: Trial) -> None:

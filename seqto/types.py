@@ -144,6 +144,21 @@ class Splits:
 
 
 @dataclass(frozen=True)
+class Kernel:
+    """An operation that a device runs; several nodes of a model may run as one."""
+
+    name: str
+    op_type: str
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it computes with integers."""
+        return "Integer" in self.op_type or (
+            self.op_type.startswith("Q") and self.op_type != "QuantizeLinear"
+        )
+
+
+@dataclass(frozen=True)
 class Latency:
     """Milliseconds of single-sample inference: the median and the 10th and 90th percentile."""
 

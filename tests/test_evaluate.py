@@ -13,11 +13,11 @@ from suite_quantizers import Prepared
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.errors import DeviceError
-from seqto.evaluate import Subject, measure, run_all
+from seqto.evaluate import Subject, measure, run_all, undone
 from seqto.graph.prepare import prepare
 from seqto.metrics.agreement import Top1Agreement, TopKAgreement, top1
 from seqto.quantizers.static import StaticQuantizer
-from seqto.types import Model, Samples
+from seqto.types import Candidate, Model, Samples
 
 DEVICE = OnnxRuntimeDevice(warmup=1, repeats=3)
 
@@ -165,3 +165,11 @@ class WatchedDevice(OnnxRuntimeDevice):
 
         program.close = counted  # type: ignore[method-assign]
         return program
+
+
+@pytest.mark.parametrize(("keep", "found"), [(True, []), (False, ["left"])])
+def test_layers_left_in_float_in_vain_are_found(keep: bool, found: list[str]) -> None:
+    floating = prepare(residual())
+    prepared = Prepared(StaticQuantizer(keep_float=keep), floating, random_samples(floating))
+    candidate = Candidate.excluding(prepared.names, ["left"])
+    assert undone(candidate, prepared.excluding("left"), OnnxRuntimeDevice()) == found

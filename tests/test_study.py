@@ -439,6 +439,20 @@ def test_exclusion_that_changes_nothing_is_a_duplicate(
     assert duplicate not in outcome.front.members
 
 
+def test_an_exclusion_that_is_undone_is_warned_of(
+    lab: Lab, undisturbed: Outcome, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert "in integers" not in caplog.text
+    ignored = undisturbed.record.scores[2].layer.name
+    lab.with_parts(quantizer=BlindQuantizer(lab.parts.quantizer, ignored)).run(MemoryTracker())
+    warnings = [each.getMessage() for each in caplog.records if "in integers" in each.getMessage()]
+    # Excluded from candidate 3 on; the last one is the float model, and has all layers excluded.
+    assert len(warnings) == COUNT - 3
+    assert warnings[0] == (
+        f"cpu runs 1 layer(s) in integers that candidate 3 leaves in float: {ignored}."
+    )
+
+
 def test_duplicate_is_found_also_where_the_other_one_was_measured_before_a_kill(
     lab: Lab, tracker: MemoryTracker, undisturbed: Outcome
 ) -> None:

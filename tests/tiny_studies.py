@@ -1,6 +1,6 @@
 """Whole studies of a tiny model, in a second, with what a test needs to disturb them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,18 @@ from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.paper import PaperSensitivity
 from seqto.study import Assignment, Launch, Outcome, Study, StudySettings, run_trial
 from seqto.subject import Parts, prepare_subject
-from seqto.types import Candidate, Front, Latency, Layer, Model, Ranges, Samples, StudyRecord, Trial
+from seqto.types import (
+    Candidate,
+    Front,
+    Kernel,
+    Latency,
+    Layer,
+    Model,
+    Ranges,
+    Samples,
+    StudyRecord,
+    Trial,
+)
 from seqto.workspace import Workspace
 
 CONFIG = "model: chain\n"
@@ -68,6 +79,10 @@ class ProbedDevice:
     def describe(self) -> dict[str, str]:
         """Return the facts of the CPU."""
         return dict(self._inner.describe())
+
+    def kernels(self, model: Model) -> Mapping[str, Kernel]:
+        """Return what runs each node."""
+        return self._inner.kernels(model)
 
 
 class _Timed:

@@ -1,6 +1,7 @@
 """Devices that ONNX Runtime drives."""
 
 import platform
+import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import field
@@ -13,8 +14,9 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError, DeviceError
-from seqto.graph.load import first_line
-from seqto.types import Arrays, Latency, Model
+from seqto.graph.kernels import kernels
+from seqto.graph.load import first_line, load_model
+from seqto.types import Arrays, Kernel, Latency, Model
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _PRECISE_KERNELS = "session.x64quantprecision"
@@ -43,7 +45,33 @@ class OnnxRuntimeDevice:
 
     def load(self, model: Model) -> "OnnxRuntimeProgram":
         """Return the model in a session of its own, straight from memory."""
+        return OnnxRuntimeProgram(self._session(model, onnxruntime.SessionOptions()), self)
+
+    def kernels(self, model: Model) -> Mapping[str, Kernel]:
+        """Return what ONNX Runtime makes of each node when it loads the model."""
         options = onnxruntime.SessionOptions()
+        # All fusions: what is beyond them only changes the layout of tensors, and names with it.
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+        with tempfile.TemporaryDirectory(prefix="seqto-kernels-") as folder:
+            path = Path(folder) / "optimized.onnx"
+            options.optimized_model_filepath = str(path)
+            self._session(model, options)
+            return kernels(model, load_model(path, model.name).proto.graph)
+
+    def describe(self) -> Mapping[str, str]:
+        """Return the runtime, the provider, the CPU and which integer kernels it uses."""
+        return {
+            "runtime": f"onnxruntime {onnxruntime.__version__}",
+            "provider": self.provider,
+            "threads": str(self.threads),
+            "cpu": cpu_name(),
+            "kernels": self._kernels(),
+            **self._session_entries(),
+        }
+
+    def _session(
+        self, model: Model, options: onnxruntime.SessionOptions
+    ) -> onnxruntime.InferenceSession:
         options.intra_op_num_threads = self.threads
         options.inter_op_num_threads = 1
         options.log_severity_level = 3
@@ -63,18 +91,7 @@ class OnnxRuntimeDevice:
                 f"{self.name} cannot load {model.name!r}: ONNX Runtime has {self.provider}, but it "
                 f"does not start. Check its drivers, or set device.provider."
             )
-        return OnnxRuntimeProgram(session, self)
-
-    def describe(self) -> Mapping[str, str]:
-        """Return the runtime, the provider, the CPU and which integer kernels it uses."""
-        return {
-            "runtime": f"onnxruntime {onnxruntime.__version__}",
-            "provider": self.provider,
-            "threads": str(self.threads),
-            "cpu": cpu_name(),
-            "kernels": self._kernels(),
-            **self._session_entries(),
-        }
+        return session
 
     def _session_entries(self) -> dict[str, str]:
         entries = {_PRECISE_KERNELS: "1"} if self._wants_precise_kernels() else {}

@@ -19,6 +19,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError, QuantizationError
+from seqto.graph.exclusions import keep_in_float
 from seqto.graph.weights import own_weights, store_into, stored_bytes
 from seqto.quantizers.memory import Memory
 from seqto.quantizers.onnxruntime import (
@@ -80,6 +81,7 @@ class StaticQuantizer:
     weight_symmetric: bool | None = None
     reduce_range: bool = False
     quantize_bias: bool = False
+    keep_float: bool = True
     op_types: list[str] | None = None
     exclude: list[str] = field(default_factory=list)
     block_size: Annotated[int, Field(ge=1)] = 32
@@ -167,6 +169,8 @@ class StaticQuantizer:
                 "Try other types, quantization.op_types, or quantization.exclude."
             ) from error
         store_into(quantizer.model.model, stored, self.block_size, known.packed)
+        if self.keep_float:
+            keep_in_float(quantizer.model.model, excluded)
         return Model(model.name, quantizer.model.model)
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
