@@ -20,7 +20,6 @@ from seqto.types import (
     Model,
     Ranges,
     Samples,
-    sha256,
 )
 
 
@@ -56,14 +55,13 @@ class Subject:
 
 def measure(model: Model, subject: Subject, device: Device, metric: Metric) -> Measurement:
     """Return what this model scores on the device."""
-    data = model.to_bytes()
     program = device.load(model)
     try:
         outputs = run_all(program, subject.samples, subject.batch)
         latency = program.time(subject.example)
     finally:
         program.close()
-    size = float(len(data))
+    size = float(model.size)
     loss = metric.loss(subject.reference, outputs)
     low, high = wilson(loss, len(subject.samples))
     return Measurement(
@@ -79,8 +77,18 @@ def measure(model: Model, subject: Subject, device: Device, metric: Metric) -> M
             "latency_p10_ms": latency.p10_ms,
             "latency_p90_ms": latency.p90_ms,
         },
-        sha256(data),
+        model.digest,
+        needed_session(model, device),
     )
+
+
+def needed_session(model: Model, device: Device) -> dict[str, str]:
+    """Return the session options under which the model runs on the device."""
+    facts = device.describe()
+    return {
+        **{name: fact for name, fact in facts.items() if name.startswith("session.")},
+        **model.session,
+    }
 
 
 def undone(candidate: Candidate, model: Model, device: Device) -> list[str]:

@@ -5,7 +5,7 @@ A class is used by naming it as `_target_` in a config of its group; there is no
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from seqto.types import (
     Splits,
     StudyPlan,
     StudyRecord,
+    Table,
     TensorSpec,
     Trial,
     TrialState,
@@ -82,6 +83,21 @@ class Quantizer(Protocol):
 
     def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
         """Return the model of this candidate, the same bytes each time."""
+        ...
+
+
+@runtime_checkable
+class SeveralSchemes(Protocol):
+    """What a quantizer offers besides that has several ways to quantize."""
+
+    samples: int
+    """On how many samples they are compared."""
+    bases: int
+    """How many of them candidates are made from, at the most."""
+
+    @property
+    def schemes(self) -> Mapping[str, Quantizer]:
+        """The ways, by the name that candidates have as their scheme."""
         ...
 
 
@@ -228,6 +244,10 @@ class Tracker(TrialLog, Protocol):
 
     def log_figures(self, study: str, figures: Mapping[str, float]) -> None:
         """Record further figures of the study itself."""
+        ...
+
+    def log_table(self, study: str, name: str, table: Table) -> None:
+        """Record what was found on the way, under this name; a later one replaces it."""
         ...
 
     def trials(self, study: str) -> tuple[Trial, ...]:

@@ -18,7 +18,17 @@ from seqto.pareto import comparable, non_dominated
 from seqto.protocols import Search
 from seqto.search.planned import Planned
 from seqto.subject import Parts
-from seqto.types import FLOAT32, INT8, Candidate, LayerScore, Model, Samples, Trial, TrialState
+from seqto.types import (
+    FLOAT32,
+    INT8,
+    Candidate,
+    LayerScore,
+    Model,
+    Samples,
+    Table,
+    Trial,
+    TrialState,
+)
 from seqto.workspace import written_whole
 
 SCREENED = ("divergence", "size_bytes")
@@ -73,7 +83,7 @@ class Screen:
         return {
             "divergence": float(self._harm.per_sample(list(outputs)).mean()),
             "disagreement": float(np.mean(top1(self._reference) != top1(outputs))),
-            "size_bytes": float(len(model.to_bytes())),
+            "size_bytes": float(model.size),
         }
 
     def _outputs(self, model: Model) -> np.ndarray:
@@ -91,6 +101,8 @@ class ScreenedSearch(Planned):
     inner: Search
     screen: Screen
     shorten: Shorten
+    base: str = ""
+    """The scheme of the fully quantized model."""
 
     def __post_init__(self) -> None:
         """Take the inner search's name."""
@@ -113,11 +125,26 @@ class ScreenedSearch(Planned):
             self.inner.tell(self.screen.measure(candidates[0]))
         self.plan(self._listed([score.layer.name for score in ranking]))
 
+    def table(self) -> Table:
+        """Return what was screened as plain rows, by size, and what of it is evaluated in full."""
+        listed = set(self._pending)
+        rows: list[dict[str, str | float | bool | None]] = [
+            {
+                "key": trial.candidate.key,
+                "scheme": trial.candidate.scheme,
+                "evaluated": trial.candidate in listed,
+                **trial.metrics,
+                "failure": trial.failure or None,
+            }
+            for trial in self.screen.trials.values()
+        ]
+        return sorted(rows, key=lambda row: float(row.get("size_bytes") or 0))
+
     def _listed(self, layers: Sequence[str]) -> list[Candidate]:
         """Return what is evaluated in full, the baselines first and last."""
         # They are always evaluated, also where they are not on the front or failed on the screen.
-        full = Candidate.of(dict.fromkeys(layers, INT8))
-        unchanged = Candidate.of(dict.fromkeys(layers, FLOAT32))
+        full = Candidate.of(dict.fromkeys(layers, INT8), self.base)
+        unchanged = Candidate.of(dict.fromkeys(layers, FLOAT32), self.base)
         screened = comparable(self.screen.trials.values())
         listed = [full, unchanged]
         # Often they are on the front as well: then there is room for one or two more.

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -13,23 +13,27 @@ from pydantic import ConfigDict, Field
 
 from seqto.constraint import Constraint
 from seqto.errors import ConfigError, StudyError, nearest
-from seqto.evaluate import Subject, measure, undone
+from seqto.evaluate import Subject, measure, needed_session, undone
 from seqto.interrupts import put_off
 from seqto.pareto import find_front
-from seqto.protocols import Search, Tracker
+from seqto.protocols import Search, SeveralSchemes, Tracker
+from seqto.schemes import as_table, compare
 from seqto.screening import Screen, ScreenedSearch, spread
+from seqto.search.bases import SearchFromBases
 from seqto.sensitivity.stability import stability
 from seqto.subject import Parts, float_latency, rank_layers
 from seqto.types import (
+    SCHEMES,
+    SCREENING,
     Candidate,
     Front,
+    LayerScore,
     Measurement,
     StudyPlan,
     StudyRecord,
     Trial,
     TrialState,
     content_key,
-    sha256,
 )
 from seqto.workspace import Workspace
 
@@ -146,9 +150,12 @@ class Study:
         return StudyPlan(self.key, name, tags, _flat(parts.settings), config)
 
     def _explore(self, study: str, launch: Launch, watch: Watch) -> int:
-        record = self._analysed(study)
-        search = self._search()
+        bases = self._bases(study)
+        record = self._analysed(study, bases)
+        search = self._search(bases)
         search.start(record.scores)
+        if isinstance(search, ScreenedSearch):
+            self.tracker.log_table(study, SCREENING, search.table())
         complete = {
             trial.candidate.key: trial
             for trial in record.trials
@@ -172,15 +179,41 @@ class Study:
                 _check_failures(failed, total, self.settings, trial)
         return measured
 
-    def _search(self) -> Search:
-        """Return the search, behind a screen if it wants one."""
+    def _bases(self, study: str) -> list[str]:
+        """Return the schemes that candidates are made from; none where the quantizer has one way.
+
+        A resumed study keeps those that it had.
+        """
+        quantizer = self.parts.quantizer
+        if not isinstance(quantizer, SeveralSchemes):
+            return []
+        table = self.tracker.read_study(study).tables.get(SCHEMES)
+        if table is None:
+            table = as_table(compare(quantizer, self.subject, self.parts.device))
+            self.tracker.log_table(study, SCHEMES, table)
+        return [str(row["scheme"]) for row in table if row["base"]]
+
+    def _ranking(self, base: str) -> tuple[LayerScore, ...]:
+        """Return the layers, those first that quantization from this base hurts most."""
+        parts, quantizer = self.parts, self.parts.quantizer
+        if base and isinstance(quantizer, SeveralSchemes):
+            settings = {**parts.settings["quantization"], "scheme": base}
+            parts = replace(
+                parts,
+                quantizer=quantizer.schemes[base],
+                settings={**parts.settings, "quantization": settings},
+            )
+        return rank_layers(parts, self.subject, self.workspace)
+
+    def _search(self, bases: Sequence[str]) -> Search:
+        """Return the search from these bases, behind a screen if it wants one."""
         search = self.parts.search
+        if bases:
+            search = SearchFromBases(search, {base: self._ranking(base) for base in bases})
         if not search.screens:
             return search
-        folder = self.workspace.screens(self.key)
-        return ScreenedSearch(
-            search, Screen(self.parts, self.subject, search.screens, folder), self._shorten
-        )
+        screen = Screen(self.parts, self.subject, search.screens, self.workspace.screens(self.key))
+        return ScreenedSearch(search, screen, self._shorten, *bases[:1])
 
     def _shorten(self, screened: Sequence[Trial], count: int) -> list[Trial]:
         """Choose what is evaluated in full: along the front, or where the constraint is."""
@@ -189,11 +222,14 @@ class Study:
             return constraint.shorten(screened, count, self.subject.baseline["size_bytes"])
         return spread(screened, count)
 
-    def _analysed(self, study: str) -> StudyRecord:
-        """Return the study with its layers ranked; a resumed one keeps the ranking it had."""
+    def _analysed(self, study: str, bases: Sequence[str]) -> StudyRecord:
+        """Return the study with its layers ranked; a resumed one keeps the ranking it had.
+
+        Of several bases it is the ranking from the first, which does the least harm.
+        """
         if not self.tracker.read_study(study).scores:
             baseline = {**self.subject.baseline, **float_latency(self.parts, self.subject)}
-            scores = rank_layers(self.parts, self.subject, self.workspace)
+            scores = self._ranking(bases[0] if bases else "")
             self.tracker.log_analysis(study, baseline, scores)
             self._log_stability(study, stability(scores))
         return self.tracker.read_study(study)
@@ -225,12 +261,13 @@ class Study:
     def _log_model(self, trial: Trial) -> None:
         subject = self.subject
         model = self.parts.quantizer.quantize(subject.model, subject.ranges, trial.candidate)
-        if sha256(model.to_bytes()) != trial.model_sha256:
+        if model.digest != trial.model_sha256:
             raise StudyError(
                 f"candidate {trial.index} cannot be rebuilt as it was measured: seqto, onnx "
                 "or onnxruntime changed since. Start afresh with study.resume=false."
             )
-        self.tracker.log_model(trial, model, subject.example, self.parts.device.describe())
+        facts = {**self.parts.device.describe(), **model.session}
+        self.tracker.log_model(trial, model, subject.example, facts)
 
 
 def run_trial(
@@ -242,10 +279,10 @@ def run_trial(
     trial = tracker.start_trial(study, assignment.index, candidate, name)
     try:
         model = parts.quantizer.quantize(subject.model, subject.ranges, candidate)
-        digest = sha256(model.to_bytes())
-        twin = tracker.twin(study, digest) if study else None
+        twin = tracker.twin(study, model.digest) if study else None
         if twin is not None:
-            measurement = Measurement(twin.metrics, digest)
+            session = needed_session(model, parts.device)
+            measurement = Measurement(twin.metrics, model.digest, session)
         else:
             measurement = measure(model, subject, parts.device, parts.metric)
         _notice(undone(candidate, model, parts.device), assignment, parts.device.name)

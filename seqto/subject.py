@@ -12,6 +12,7 @@ import numpy as np
 from seqto import __version__
 from seqto.errors import ConfigError, ModelError, nearest
 from seqto.evaluate import Subject, run_all
+from seqto.graph.groups import run_as_one
 from seqto.graph.load import input_specs
 from seqto.graph.prepare import prepare
 from seqto.metrics.agreement import accuracy
@@ -75,7 +76,7 @@ def prepare_subject(parts: Parts, workspace: Workspace) -> Subject:
     return Subject(
         model=model,
         original_sha256=sha256(data),
-        layers=layers,
+        layers=run_as_one(model, layers, parts.device.kernels(model)),
         calibration=splits.calibration,
         ranges=_ranges(parts, workspace, model, splits.calibration, contents),
         samples=splits.evaluation,
@@ -98,12 +99,13 @@ def rank_layers(parts: Parts, subject: Subject, workspace: Workspace) -> tuple[L
         return [asdict(score) for score in scores]
 
     rows = _stored_json(workspace.scores(key), compute)
-    return tuple(_score(row, parts) for row in rows)
+    layers = {layer.name: layer for layer in subject.layers}
+    # The stored layers may be those of another device, which runs other ones as one.
+    return tuple(_score(row, layers[row["layer"]["name"]], parts) for row in rows)
 
 
-def _score(row: Mapping[str, Any], parts: Parts) -> LayerScore:
-    """Return a stored score, with what the layer takes in each precision."""
-    layer = Layer(**{**row["layer"], "shape": tuple(row["layer"]["shape"])})
+def _score(row: Mapping[str, Any], layer: Layer, parts: Parts) -> LayerScore:
+    """Return a layer's stored score, with what the layer takes in each precision."""
     sizes = {name: parts.quantizer.stored_bytes(layer, name) for name in parts.precisions}
     return LayerScore(layer, row["score"], row["details"], row["costs"], sizes)
 

@@ -1,9 +1,10 @@
 """The data that flows through a study: frozen, plain, one way."""
 
 import enum
+import functools
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +15,14 @@ Arrays = Mapping[str, np.ndarray]
 
 Ranges = Mapping[str, tuple[float, float]]
 """The smallest and largest value that calibration saw in each activation."""
+
+Table = Sequence[Mapping[str, str | float | bool | None]]
+"""Plain rows, ready for JSON."""
+
+SCHEMES = "schemes"
+SCREENING = "screening"
+TABLES = (SCHEMES, SCREENING)
+"""What a study records on the way: full quantizations compared, candidates screened."""
 
 FLOAT32 = "float32"
 FLOAT16 = "float16"
@@ -37,10 +46,14 @@ class TensorSpec:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """An ONNX model in memory, with the name that users see."""
+    """An ONNX model in memory, with the name that users see.
+
+    `session` are options that ONNX Runtime needs to run it as it was meant.
+    """
 
     name: str
     proto: onnx.ModelProto
+    session: Mapping[str, str] = field(default_factory=dict)
 
     def copy_proto(self) -> onnx.ModelProto:
         """Return a copy that may be changed."""
@@ -53,18 +66,37 @@ class Model:
         # Deterministic, so that the same graph always has the same sha256.
         return bytes(self.proto.SerializeToString(deterministic=True))
 
+    @property
+    def size(self) -> int:
+        """The bytes of its ONNX file."""
+        return int(self.proto.ByteSize())
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """The sha256 of its file, and of its session options if it needs any."""
+        options = json.dumps(dict(self.session), sort_keys=True) if self.session else ""
+        return sha256(self.to_bytes() + options.encode())
+
 
 @dataclass(frozen=True)
 class Layer:
     """A quantizable node with weights, named by its unique node name.
 
-    `shape` is that of its weight as a matrix: the outputs, and how many values each has.
+    `shape` is that of its weight as a matrix: the outputs, and how many values each has. Layers of
+    one `group` have to have the same precision; those that read one tensor have the same `weight`.
     """
 
     name: str
     op_type: str
     weight_bytes: int
     shape: tuple[int, ...] = field(default=(), compare=False)
+    group: str = field(default="", compare=False)
+    weight: str = field(default="", compare=False)
+
+    @property
+    def unit(self) -> str:
+        """What gets a precision of its own: its group, or the layer where it is alone."""
+        return self.group or self.name
 
 
 @dataclass(frozen=True)
@@ -84,9 +116,13 @@ class LayerScore:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One choice of precision for every layer."""
+    """One choice of precision for every layer.
+
+    `scheme` is how the quantized ones are, where the quantizer has several ways.
+    """
 
     precisions: tuple[tuple[str, str], ...]
+    scheme: str = ""
 
     @classmethod
     def excluding(cls, layers: Iterable[str], excluded: Iterable[str]) -> "Candidate":
@@ -95,9 +131,9 @@ class Candidate:
         return cls(tuple((name, FLOAT32 if name in left else INT8) for name in sorted(layers)))
 
     @classmethod
-    def of(cls, precisions: Mapping[str, str]) -> "Candidate":
+    def of(cls, precisions: Mapping[str, str], scheme: str = "") -> "Candidate":
         """Return the candidate that has these layers in these precisions."""
-        return cls(tuple(sorted(precisions.items())))
+        return cls(tuple(sorted(precisions.items())), scheme)
 
     @property
     def excluded(self) -> tuple[str, ...]:
@@ -114,7 +150,7 @@ class Candidate:
     @property
     def key(self) -> str:
         """The same choice has the same key."""
-        return content_key(self.precisions)
+        return content_key([self.precisions, self.scheme] if self.scheme else self.precisions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,10 +205,11 @@ class Latency:
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one candidate scored, and the sha256 of the model that scored it."""
+    """What one candidate scored, the digest of its model, and the session options it needed."""
 
     metrics: Mapping[str, float]
     model_sha256: str
+    session: Mapping[str, str] = field(default_factory=dict)
 
 
 class TrialState(enum.StrEnum):
@@ -221,7 +258,8 @@ class Address:
 class StudyRecord:
     """A study as the tracker holds it: all that the front and the report are made from.
 
-    `baseline` has the float model's own figures under the names of the trials' metrics.
+    `baseline` has the float model's own figures under the names of the trials' metrics, `tables`
+    what was found on the way, by name.
     """
 
     id: str
@@ -230,6 +268,7 @@ class StudyRecord:
     baseline: Mapping[str, float]
     scores: tuple[LayerScore, ...]
     trials: tuple[Trial, ...]
+    tables: Mapping[str, Table] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -144,6 +144,96 @@ def shared_weight() -> Model:
     return build(nodes, [weight("w", 4, 4, 1, 1)], {"x": shape}, {"y": shape}, name="shared_weight")
 
 
+def attention(width: int = 16, heads: int = 4) -> Model:
+    """Return an attention block of the MatMuls `q`, `k` and `v`, and `out` behind it.
+
+    It is DistilBERT's, node by node: the one pattern of ONNX Runtime's AttentionFusion that is left
+    in opset 13. The dimensions of `mask` have names of their own, or its Reshape would be folded.
+    """
+    sizes: dict[str, Sequence[int] | int] = {
+        **{"first": 0, "second": 1, "axis": [0], "single": [1], "rest": [-1], "width": [width]},
+        "heads": [0, -1, heads, width // heads],
+    }
+    numbers = {"two": 2.0, "small": 1e-5, "zero": 0.0, "root": (width / heads) ** 0.5}
+    weights = [
+        *(numpy_helper.from_array(np.array(each, np.int64), name) for name, each in sizes.items()),
+        *(numpy_helper.from_array(np.float32(each), name) for name, each in numbers.items()),
+        numpy_helper.from_array(np.float32(-np.inf), "never"),
+        *(weight(name, width) for name in ("scale", "shift", "q_b", "k_b", "v_b", "out_b")),
+        *(weight(f"{name}_w", width, width) for name in ("q", "k", "v", "out")),
+    ]
+    shape = ["N", "S", width]
+    inputs = {"x": shape, "mask": ["M", "T"]}
+    nodes = [*_normalization(), *_mask(), *_projections(), *_weighted_sum()]
+    return build(nodes, weights, inputs, {"y": shape}, name="attention", opset=13)
+
+
+def _normalization() -> list[onnx.NodeProto]:
+    """Return the layer normalization `n` of x, as opset 13 has to spell it."""
+    return [
+        _made("ReduceMean", ["x"], "mean", axes=[-1]),
+        _made("Sub", ["x", "mean"], "centred"),
+        _made("Pow", ["centred", "two"], "squares"),
+        _made("ReduceMean", ["squares"], "variance", axes=[-1]),
+        _made("Add", ["variance", "small"], "positive"),
+        _made("Sqrt", ["positive"], "deviation"),
+        _made("Div", ["centred", "deviation"], "even"),
+        _made("Mul", ["even", "scale"], "scaled"),
+        _made("Add", ["scaled", "shift"], "n"),
+    ]
+
+
+def _mask() -> list[onnx.NodeProto]:
+    """Return which tokens are `hidden`, and the shape `joined` of the block's output."""
+    return [
+        _made("Shape", ["n"], "shape"),
+        _made("Gather", ["shape", "first"], "batch"),
+        _made("Gather", ["shape", "second"], "tokens"),
+        _made("Unsqueeze", ["batch", "axis"], "batch_1"),
+        _made("Unsqueeze", ["tokens", "axis"], "tokens_1"),
+        _made("Concat", ["batch_1", "rest", "width"], "joined", axis=0),
+        _made("Concat", ["batch_1", "single", "single", "tokens_1"], "mask_shape", axis=0),
+        _made("Equal", ["mask", "zero"], "padding"),
+        _made("Reshape", ["padding", "mask_shape"], "hidden"),
+    ]
+
+
+def _projections() -> list[onnx.NodeProto]:
+    """Return the nodes that make `q_t`, `k_t` and `v_t` of n, a head a matrix."""
+    nodes = []
+    for name, order in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
+        nodes += [
+            helper.make_node("MatMul", ["n", f"{name}_w"], [f"{name}_m"], name),
+            _made("Add", [f"{name}_m", f"{name}_b"], f"{name}_a"),
+            _made("Reshape", [f"{name}_a", "heads"], f"{name}_r"),
+            _made("Transpose", [f"{name}_r"], f"{name}_t", perm=order),
+        ]
+    return nodes
+
+
+def _weighted_sum() -> list[onnx.NodeProto]:
+    """Return the nodes that make `y` of the heads."""
+    return [
+        _made("Div", ["q_t", "root"], "q_d"),
+        _made("MatMul", ["q_d", "k_t"], "scores"),
+        _made("Shape", ["scores"], "scores_shape"),
+        _made("Expand", ["hidden", "scores_shape"], "hidden_everywhere"),
+        _made("Where", ["hidden_everywhere", "never", "scores"], "masked"),
+        _made("Softmax", ["masked"], "shares", axis=3),
+        _made("MatMul", ["shares", "v_t"], "sums"),
+        _made("Transpose", ["sums"], "sums_t", perm=[0, 2, 1, 3]),
+        _made("Reshape", ["sums_t", "joined"], "together"),
+        helper.make_node("MatMul", ["together", "out_w"], ["out_m"], "out"),
+        _made("Add", ["out_m", "out_b"], "out_a"),
+        _made("Add", ["out_a", "n"], "y"),
+    ]
+
+
+def _made(op_type: str, inputs: Sequence[str], output: str, **options: object) -> onnx.NodeProto:
+    """Return a node with the name of its output."""
+    return helper.make_node(op_type, list(inputs), [output], f"{output}_node", **options)
+
+
 def weightless() -> Model:
     """Return a model with nothing to quantize: a Relu, and a MatMul of two activations."""
     nodes = [

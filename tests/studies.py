@@ -3,8 +3,9 @@
 import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
-from seqto.types import Candidate, Layer, LayerScore, StudyRecord, Trial, TrialState
+from seqto.types import Candidate, Layer, LayerScore, StudyRecord, Table, Trial, TrialState
 
 TAGS = {
     "seqto.kind": "study",
@@ -23,10 +24,11 @@ def trial(
     state: TrialState = TrialState.COMPLETE,
     duplicate_of: int | None = None,
     failure: str = "",
+    scheme: str = "",
     **metrics: float,
 ) -> Trial:
     """Return a trial with these metrics."""
-    candidate = Candidate.excluding(layers, excluded)
+    candidate = replace(Candidate.excluding(layers, excluded), scheme=scheme)
     return Trial(
         id=f"run-{index}",
         index=index,
@@ -45,6 +47,7 @@ def study(
     baseline: Mapping[str, float] | None = None,
     scores: Sequence[LayerScore] = (),
     tags: Mapping[str, str] = TAGS,
+    tables: Mapping[str, Table] | None = None,
 ) -> StudyRecord:
     """Return the record of a study with these trials."""
     return StudyRecord(
@@ -54,6 +57,7 @@ def study(
         baseline={"size_bytes": 1000.0} if baseline is None else baseline,
         scores=tuple(scores),
         trials=tuple(trials),
+        tables=tables or {},
     )
 
 

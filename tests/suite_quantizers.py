@@ -221,7 +221,7 @@ class QuantizerSuite:
 
     def test_copies_and_pickles_are_as_small_as_their_settings(self, prepared: Prepared) -> None:
         prepared.mixed(*prepared.quantizer.precisions)
-        assert len(pickle.dumps(prepared.quantizer)) < 2000
+        assert len(pickle.dumps(prepared.quantizer)) < 3000
         assert pickle.loads(pickle.dumps(prepared.quantizer)) == prepared.quantizer
 
     def test_one_of_two_layers_that_share_a_weight_can_be_excluded(

@@ -12,6 +12,8 @@ from tiny_studies import chain
 from seqto.errors import TrackingError
 from seqto.protocols import Tracker
 from seqto.types import (
+    SCHEMES,
+    SCREENING,
     Candidate,
     Front,
     Layer,
@@ -20,6 +22,7 @@ from seqto.types import (
     Model,
     Recommendation,
     StudyPlan,
+    Table,
     Trial,
     TrialState,
 )
@@ -237,6 +240,16 @@ class TrackerSuite:
         assert desk.tracker.trial(trial).candidate.key == candidate.key
         assert desk.tracker.trials(desk.study)[0].candidate == candidate
 
+    @pytest.mark.parametrize("scheme", ["", *ODD_NAMES])
+    def test_scheme_of_a_candidate_comes_back(self, desk: Desk, scheme: str) -> None:
+        candidate = Candidate.of({"a": "int8", "b": "float32"}, scheme)
+        trial = desk.tracker.start_trial(desk.study, 0, candidate, "000")
+        measured = Measurement({"accuracy_loss": 0.0}, "ab" * 32, {"session.option": "1"})
+        desk.tracker.finish_trial(trial, measured, None)
+        assert desk.tracker.trial(trial).candidate == candidate
+        assert desk.tracker.trial(trial).candidate.key == candidate.key
+        assert desk.tracker.trials(desk.study)[0].candidate.scheme == scheme
+
     def test_trial_of_no_study_is_in_none(self, desk: Desk) -> None:
         trial = desk.tracker.start_trial(None, 0, Candidate.excluding("ab", "a"), "alone")
         desk.tracker.finish_trial(trial, Measurement({"accuracy_loss": 0.25}, "cd" * 32), None)
@@ -308,6 +321,43 @@ class TrackerSuite:
     def test_record_has_the_trials(self, desk: Desk) -> None:
         done, failed = desk.finish(0, accuracy_loss=0.5), desk.fail(1)
         assert desk.tracker.read_study(desk.study).trials == (done, failed)
+
+    def test_new_study_has_no_tables(self, desk: Desk) -> None:
+        assert dict(desk.tracker.read_study(desk.study).tables) == {}
+
+    def test_tables_come_back(self, desk: Desk) -> None:
+        tables: dict[str, Table] = {
+            SCHEMES: [
+                {"scheme": name, "divergence": 1 / (at + 3), "base": at % 2 == 0, "failure": None}
+                for at, name in enumerate(ODD_NAMES)
+            ],
+            SCREENING: [],
+        }
+        for name, table in tables.items():
+            desk.tracker.log_table(desk.study, name, table)
+        assert dict(desk.tracker.read_study(desk.study).tables) == tables, "in the same order"
+        desk.tracker.open_study(PLAN, True)
+        assert dict(desk.tracker.read_study(desk.study).tables) == tables, "also when resumed"
+
+    def test_later_table_replaces_the_one_of_its_name(self, desk: Desk) -> None:
+        for number in range(2):
+            desk.tracker.log_table(desk.study, SCREENING, [{"key": f"{number}"}] * (2 - number))
+        desk.tracker.log_table(desk.study, SCHEMES, [{"scheme": "another"}])
+        assert dict(desk.tracker.read_study(desk.study).tables) == {
+            SCREENING: [{"key": "1"}],
+            SCHEMES: [{"scheme": "another"}],
+        }
+
+    def test_logged_table_is_a_copy(self, desk: Desk) -> None:
+        row: dict[str, str | float | bool | None] = {"divergence": 0.5}
+        desk.tracker.log_table(desk.study, SCHEMES, [row])
+        row["divergence"] = 1.5
+        assert desk.tracker.read_study(desk.study).tables[SCHEMES] == [{"divergence": 0.5}]
+
+    def test_tables_are_those_of_their_study(self, desk: Desk) -> None:
+        desk.tracker.log_table(desk.study, SCHEMES, [{"scheme": "mine"}])
+        other = desk.tracker.open_study(PLAN, False)
+        assert not desk.tracker.read_study(other).tables
 
     # The final step
 

@@ -15,6 +15,7 @@ LEVELS = [
     {"evaluate", "pareto", "sensitivity"},
     {"subject", "constraint"},
     {"screening"},
+    {"schemes"},
     {"study", "report"},
     {"cli"},
     {"__main__", "_plugins"},

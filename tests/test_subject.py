@@ -8,10 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from omegaconf import OmegaConf
 from onnx_models import residual, run
 from pydantic.dataclasses import dataclass
-from quantizable_models import RandomDataset, with_batch
+from quantizable_models import RandomDataset, attention, shared_weight, with_batch
 
+from seqto.cli.build import Context
+from seqto.cli.candidate import chosen_candidate
+from seqto.cli.paths import CONF
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, OnnxRuntimeProgram
 from seqto.errors import ModelError
 from seqto.graph.prepare import prepare
@@ -23,7 +27,8 @@ from seqto.quantizers.static import StaticQuantizer
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.paper import PaperSensitivity
 from seqto.subject import Parts, float_latency, prepare_subject, rank_layers
-from seqto.types import LayerScore, Model, Ranges, Samples, sha256
+from seqto.tracking.memory import MemoryTracker
+from seqto.types import Candidate, LayerScore, Model, Ranges, Samples, sha256
 from seqto.workspace import Workspace
 
 CALLS: list[str] = []
@@ -263,3 +268,88 @@ def test_float_latency_has_the_names_of_the_candidates(path: Path, workspace: Wo
     latency = float_latency(given, prepare_subject(given, workspace))
     assert set(latency) == {"latency_ms", "latency_p10_ms", "latency_p90_ms"}
     assert 0 < latency["latency_p10_ms"] <= latency["latency_ms"] <= latency["latency_p90_ms"]
+
+
+# Layers that have to have the same precision.
+
+
+@pytest.fixture
+def fused(path: Path) -> Parts:
+    """Return the parts of a study of the attention block, whose q, k and v run as one."""
+    path.write_bytes(attention().to_bytes())
+    return parts(path, dataset=RandomDataset(labelled=False))
+
+
+def test_layers_that_run_as_one_are_known(fused: Parts, workspace: Workspace) -> None:
+    subject = prepare_subject(fused, workspace)
+    expected = {"q": "q", "k": "q", "v": "q", "out": ""}
+    assert {layer.name: layer.group for layer in subject.layers} == expected
+    ranking = rank_layers(fused, subject, workspace)
+    assert {score.layer.name: score.layer.group for score in ranking} == expected
+
+
+def test_layers_that_share_a_weight_are_known(path: Path, workspace: Workspace) -> None:
+    path.write_bytes(shared_weight().to_bytes())
+    given = parts(path, dataset=RandomDataset(labelled=False))
+    subject = prepare_subject(given, workspace)
+    assert [layer.unit for layer in subject.layers] == ["one", "one"]
+
+
+@pytest.mark.parametrize("stored", [{}, {"group": "of another device", "weight": "w"}])
+def test_groups_are_the_devices_whatever_is_stored(
+    fused: Parts, workspace: Workspace, stored: dict[str, str]
+) -> None:
+    subject = prepare_subject(fused, workspace)
+    ranking = rank_layers(fused, subject, workspace)
+    (file,) = (workspace.root / "scores").iterdir()
+    rows = json.loads(file.read_text())
+    for row in rows:
+        kept = {name: row["layer"][name] for name in ("name", "op_type", "weight_bytes", "shape")}
+        row["layer"] = {**kept, **stored}
+    file.write_text(json.dumps(rows))
+    again = rank_layers(fused, subject, workspace)
+    assert CALLS.count("score") == 1
+    assert again == ranking
+    for before, after in zip(ranking, again, strict=True):
+        assert vars(after.layer) == vars(before.layer)
+
+
+@pytest.mark.parametrize(
+    ("chosen", "warning"),
+    [
+        ({"excluded": ["q"]}, "q (float32), k (int8), v (int8)"),
+        ({"precisions": {"float16": ["v", "q"]}}, "q (float16), k (int8), v (float16)"),
+        ({"excluded": ["q", "k", "v"]}, None),
+        ({"excluded": ["out"]}, None),
+        ({}, None),
+    ],
+)
+def test_a_candidate_that_divides_what_runs_as_one_is_warned_of(
+    fused: Parts,
+    workspace: Workspace,
+    chosen: dict[str, Any],
+    warning: str | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    candidate = choose(fused, workspace, **chosen)
+    assert [name for name, _ in candidate.precisions] == ["k", "out", "q", "v"]
+    assert len(caplog.messages) == (warning is not None)
+    if warning is not None:
+        assert "cpu runs these layers as one" in caplog.text
+        assert f": {warning}." in caplog.text
+
+
+def test_the_top_layers_take_along_what_runs_as_one_with_them(
+    fused: Parts, workspace: Workspace, caplog: pytest.LogCaptureFixture
+) -> None:
+    ranking = rank_layers(fused, prepare_subject(fused, workspace), workspace)
+    place = [score.layer.unit for score in ranking].index("q") + 1
+    assert {"q", "k", "v"} <= set(choose(fused, workspace, top=place).excluded)
+    assert not caplog.messages
+
+
+def choose(given: Parts, workspace: Workspace, **chosen: Any) -> Candidate:
+    """Return the candidate that this config chooses."""
+    context = Context(given, prepare_subject(given, workspace), MemoryTracker(), workspace)
+    default = OmegaConf.load(CONF / "config.yaml").candidate
+    return chosen_candidate(OmegaConf.create({"candidate": {**default, **chosen}}), context)

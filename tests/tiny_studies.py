@@ -72,9 +72,12 @@ class ProbedDevice:
         self.loads += 1
         self.disturb()
         program = self._inner.load(model)
-        if self.index in self.latencies:
-            return _Timed(program, self.latencies[self.index])
-        return program
+        latency = self.latency(model)
+        return program if latency is None else _Timed(program, latency)
+
+    def latency(self, model: Model) -> float | None:
+        """Return the time that the test chose, if it chose one."""
+        return self.latencies.get(self.index)
 
     def describe(self) -> dict[str, str]:
         """Return the facts of the CPU."""
@@ -139,12 +142,18 @@ class Lab:
     device: ProbedDevice
 
     @classmethod
-    def at(cls, folder: Path, model: Model | None = None, **others: object) -> "Lab":
+    def at(
+        cls,
+        folder: Path,
+        model: Model | None = None,
+        device: ProbedDevice | None = None,
+        **others: object,
+    ) -> "Lab":
         """Return a lab of the chain or another model, and other parts, with its files here."""
         path = folder / "chain.onnx"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes((model or chain()).to_bytes())
-        device, workspace = ProbedDevice(), Workspace(folder / "cache")
+        device, workspace = device or ProbedDevice(), Workspace(folder / "cache")
         groups = ("dataset", "quantization", "sensitivity", "search", "metric", "device")
         parts = Parts(
             source=LocalModel(path=str(path)),

@@ -1,6 +1,8 @@
 """One candidate from config: as a study's job, or on its own."""
 
+import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,16 @@ from omegaconf import DictConfig
 from seqto.cli.build import Context, build_context
 from seqto.cli.pointers import print_lines, where_to_look
 from seqto.errors import ConfigError, LayerError, StudyError
+from seqto.protocols import Quantizer, SeveralSchemes
 from seqto.study import Assignment, run_trial
 from seqto.subject import rank_layers
-from seqto.types import INT8, Candidate, TrialState
+from seqto.types import INT8, Candidate, Layer, TrialState
 from seqto.workspace import written_whole
 
 CHOICES = ("excluded", "precisions", "top", "from_run")
 """The config keys that choose a candidate."""
+
+_log = logging.getLogger(__name__)
 
 
 def run_study_job(config: DictConfig) -> str:
@@ -47,7 +52,41 @@ def run_single(config: DictConfig) -> None:
 
 def chosen_candidate(config: DictConfig, context: Context) -> Candidate:
     """Return the candidate that `candidate.*` chooses; fully quantized if nothing does."""
-    choice = config.candidate
+    chosen = _chosen(config.candidate, context)
+    candidate = _in_scheme(chosen, config.candidate.scheme, context.parts.quantizer)
+    if apart := _apart(candidate, context.subject.layers):
+        _log.warning(
+            "%s runs these layers as one (or they share a weight), but the candidate gives them "
+            "different precisions: %s.",
+            *(context.parts.device.name, "; ".join(apart)),
+        )
+    return candidate
+
+
+def _apart(candidate: Candidate, layers: Sequence[Layer]) -> list[str]:
+    """Return which groups of layers get different precisions, in words."""
+    given, groups = dict(candidate.precisions), dict[str, list[str]]()
+    for layer in layers:
+        groups.setdefault(layer.unit, []).append(layer.name)
+    return [
+        ", ".join(f"{name} ({given[name]})" for name in names)
+        for names in groups.values()
+        if len({given[name] for name in names}) > 1
+    ]
+
+
+def _in_scheme(candidate: Candidate, scheme: str | None, quantizer: Quantizer) -> Candidate:
+    """Return the candidate in this scheme, if one is given."""
+    if scheme is None:
+        return candidate
+    known = list(quantizer.schemes) if isinstance(quantizer, SeveralSchemes) else []
+    if scheme not in known:
+        choices = f"Choose from {'; '.join(known)}." if known else "Only quantization=auto has any."
+        raise ConfigError(f"there is no candidate.scheme={scheme!r}. {choices}")
+    return replace(candidate, scheme=scheme)
+
+
+def _chosen(choice: DictConfig, context: Context) -> Candidate:
     given = [name for name in CHOICES if choice[name] is not None]
     if len(given) > 1:
         raise ConfigError(
@@ -112,7 +151,11 @@ def _top(count: Any, context: Context) -> Candidate:
             "the number of quantizable layers."
         )
     ranking = rank_layers(context.parts, context.subject, context.workspace)
-    return Candidate.excluding(known, [each.layer.name for each in ranking[:count]])
+    units = {each.layer.unit for each in ranking[:count]}
+    # Those that run as one with them have to follow.
+    return Candidate.excluding(
+        known, [layer.name for layer in context.subject.layers if layer.unit in units]
+    )
 
 
 def _rebuilt(run: str, context: Context) -> Candidate:

@@ -14,7 +14,7 @@ from seqto.cli.build import GROUPS, build_context, build_settings
 from seqto.cli.candidate import CHOICES
 from seqto.cli.pointers import print_lines, where_to_look
 from seqto.errors import ConfigError, ConstraintError
-from seqto.report.terminal import StudyProgress, in_words, print_front
+from seqto.report.terminal import StudyProgress, in_words, print_front, print_schemes
 from seqto.study import Launch, Outcome, Study
 from seqto.types import Front, StudyRecord
 
@@ -75,6 +75,7 @@ def _conclude(console: Console, study: Study, outcome: Outcome, folder: Path) ->
     if outcome.measured < total:
         known = total - outcome.measured
         console.print(f"{known} of {total} candidates were measured before and not run again.")
+    print_schemes(console, outcome.record)
     print_front(console, outcome.record, outcome.front)
     lines = {"picture": str(folder / "front.png")}
     if study.settings.register_models:

@@ -137,7 +137,7 @@ def _model_of(
     proto.graph.input.extend(types[name] for name in start.tensors if name in read)
     made = [name for name in end.tensors if name not in start.tensors]
     proto.graph.output.extend(types.get(name, onnx.ValueInfoProto(name=name)) for name in made)
-    return Model(source.name, proto)
+    return Model(source.name, proto, source.session)
 
 
 def _text(node: onnx.NodeProto) -> bytes:

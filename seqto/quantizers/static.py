@@ -85,6 +85,7 @@ class StaticQuantizer:
     op_types: list[str] | None = None
     exclude: list[str] = field(default_factory=list)
     block_size: Annotated[int, Field(ge=1)] = 32
+    session: dict[str, str] = field(default_factory=dict)
     extra_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -171,7 +172,7 @@ class StaticQuantizer:
         store_into(quantizer.model.model, stored, self.block_size, known.packed)
         if self.keep_float:
             keep_in_float(quantizer.model.model, excluded)
-        return Model(model.name, quantizer.model.model)
+        return Model(model.name, quantizer.model.model, self.session)
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
         """Return about how much of the model's file a layer takes in this precision."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seqto.types import Front, LayerScore, StudyRecord, Trial
+from seqto.types import TABLES, Front, LayerScore, StudyRecord, Trial
 from seqto.workspace import written_whole
 
 SCHEMA = 1
@@ -26,12 +26,19 @@ def report(record: StudyRecord, front: Front, environment: Mapping[str, str]) ->
     - `recommended`: alias -> index of a candidate
     - `candidates`: every trial by index, failed ones and duplicates included: `index`, `key`,
       `run_id`, `state` (RUNNING, COMPLETE, FAILED, KILLED), `pareto` (is it on the front),
-      `aliases`, `excluded_layers`, `excluded_count`, `precisions`, `metrics`,
+      `aliases`, `excluded_layers`, `excluded_count`, `precisions`,
+      `scheme` (or null), `metrics`,
       `model_sha256` (null if it has no model), `duplicate_of` (index of the first candidate
       with the same model, or null),
       `failure` (why it failed, or null)
     - `sensitivity`: the layers, the most hurt first: `layer`, `op_type`, `weight_bytes`,
       `score`, `details`
+    - `schemes`: full quantizations that were compared first (with quantization=auto, else
+      empty), the least harmful first: `scheme`, `divergence`, `exact_divergence` (of the same file,
+      computed exactly: the rest is an artefact of the device), `size_bytes`, `size_ratio`,
+      `latency_ms`, `latency_p10_ms`, `base` (did the search go on from it)
+    - `screening`: candidates measured on a few calibration samples: `key`, `scheme`, `evaluated`,
+      `divergence`, `disagreement`, `size_bytes`, `failure`
     - `environment`: short facts by name, such as versions and the device
     """
     trials = sorted(record.trials, key=lambda trial: trial.index)
@@ -44,6 +51,7 @@ def report(record: StudyRecord, front: Front, environment: Mapping[str, str]) ->
         "recommended": {each.alias: each.trial.index for each in front.recommended},
         "candidates": [_candidate(trial, front) for trial in trials],
         "sensitivity": [_layer(score) for score in record.scores],
+        **{name: [dict(row) for row in record.tables.get(name, ())] for name in TABLES},
         "environment": dict(environment),
     }
 
@@ -71,6 +79,7 @@ def _candidate(trial: Trial, front: Front) -> dict[str, Any]:
         "excluded_layers": list(excluded),
         "excluded_count": len(excluded),
         "precisions": dict(trial.candidate.precisions),
+        "scheme": trial.candidate.scheme or None,
         "metrics": _numbers(trial.metrics),
         "model_sha256": trial.model_sha256 or None,
         "duplicate_of": trial.duplicate_of,

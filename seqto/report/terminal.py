@@ -28,6 +28,7 @@ from seqto.types import (
     INT4,
     INT8,
     INT16,
+    SCHEMES,
     Candidate,
     Front,
     StudyRecord,
@@ -61,6 +62,37 @@ def print_front(console: Console, record: StudyRecord, front: Front) -> None:
             style="dim",
             highlight=False,
         )
+
+
+def print_schemes(console: Console, record: StudyRecord) -> None:
+    """Print the full quantizations that were compared first, if any were."""
+    rows = record.tables.get(SCHEMES, ())
+    if not rows:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column("full quantization")
+    for title in ("of float", "divergence", "exact", "latency"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("")
+    for row in rows:
+        figures = {name: float(value) for name, value in row.items() if _is_number(value)}
+        table.add_row(
+            escape(str(row["scheme"])),
+            _percent(figures["size_ratio"], 1),
+            f"{figures['divergence']:.4f}",
+            f"{figures['exact_divergence']:.4f}",
+            _milliseconds(figures["latency_ms"]),
+            Text("base", ALIAS_STYLE) if row["base"] else "",
+        )
+    console.print(table)
+    if any(_artefact(row) for row in rows):
+        console.print(
+            "where the divergence is above the exact one of the same file, this CPU's integer "
+            "kernels saturate: an artefact of the CPU, not of a layer",
+            style="dim",
+            highlight=False,
+        )
+    console.print()
 
 
 def precisions_in_words(candidate: Candidate) -> str:
@@ -150,7 +182,8 @@ def _recommended(record: StudyRecord, front: Front) -> Table:
     lines = Table.grid(padding=(0, 2, 0, 0))
     for trial in {each.trial.id: each.trial for each in front.recommended}.values():
         offer = in_words(trial.metrics, record.baseline, record.tags.get("seqto.metric", "top1"))
-        words = f"#{trial.index}: {offer}"
+        scheme = f" ({trial.candidate.scheme})" if trial.candidate.scheme else ""
+        words = f"#{trial.index}: {offer}{scheme}"
         lines.add_row(Text(", ".join(front.aliases(trial)), ALIAS_STYLE), words)
     return lines
 
@@ -276,6 +309,16 @@ def _size_ratio(metrics: Metrics, baseline: Metrics) -> float | None:
         return metrics["size_ratio"]
     size, own = metrics.get("size_bytes"), baseline.get("size_bytes")
     return size / own if _known(size) and _known(own) and own > 0 else None
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float)
+
+
+def _artefact(row: Mapping[str, object]) -> bool:
+    """Return whether the device's kernels do more harm than the file does."""
+    found, exact = row["divergence"], row["exact_divergence"]
+    return _is_number(found) and _is_number(exact) and found > 1.5 * exact + 1e-3
 
 
 def _known(value: float | None) -> TypeGuard[float]:

@@ -9,9 +9,13 @@ from pydantic.dataclasses import dataclass
 from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import csr_array, vstack
 
+from seqto.search.greedy import exchanges
 from seqto.search.options import Menu
 from seqto.search.planned import Planned
 from seqto.types import LayerScore
+
+
+_NEGLIGIBLE = 1e-4
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -35,13 +39,33 @@ class BudgetSearch(Planned):
 
 def solutions(menu: Menu, budgets: int) -> list[list[int]]:
     """Return the best choice for each of so many budgets, from the smallest model up."""
-    low, high = menu.bytes(menu.smallest()), menu.bytes(menu.unchanged())
-    # Squares: most of the harm is undone by the first bytes that are given back.
-    steps = np.linspace(0, 1, budgets)[1:-1] ** 2
-    found = [menu.smallest()]
-    for step in steps:
-        found.append(_solve(menu, low + (high - low) * step, found[-1]))
-    return [*found, menu.unchanged()]
+    known = landmarks(menu, budgets)
+    return [*(_solve(menu, menu.bytes(each), each) for each in known[:-1]), known[-1]]
+
+
+def landmarks(menu: Menu, count: int) -> list[list[int]]:
+    """Return so many choices along the greedy way, whose sizes are worth solving for.
+
+    They are even steps of size and of harm alike, each on a logarithmic scale: most of the harm is
+    undone by the first bytes that are given back, and most bytes undo next to nothing.
+    """
+    way = [*exchanges(menu), menu.unchanged()]
+    sizes = np.array([menu.bytes(each) for each in way])
+    harms = np.array([menu.harm(each) for each in way])
+    steps = _share(np.log(np.maximum(sizes, 1))) - _share(np.log(_no_less(harms)))
+    places = np.searchsorted(steps, np.linspace(steps[0], steps[-1], count), side="left")
+    return [way[min(place, len(way) - 1)] for place in places]
+
+
+def _share(values: np.ndarray) -> np.ndarray:
+    """Return the values as shares of what they span."""
+    span = float(np.ptp(values))
+    return values / span if span > 0 else np.zeros_like(values)
+
+
+def _no_less(harms: np.ndarray) -> np.ndarray:
+    """Return the harms, no less than what is nothing beside the largest."""
+    return np.maximum(harms, max(harms.max() * _NEGLIGIBLE, np.finfo(float).tiny))
 
 
 def _solve(menu: Menu, budget: float, known: list[int]) -> list[int]:

@@ -23,11 +23,17 @@ class GreedySearch(Planned):
     def start(self, ranking: Sequence[LayerScore]) -> None:
         """Lay out the way from the smallest model to the float one."""
         menu = Menu(ranking)
-        way = [menu.smallest()]
-        while (better := _upgraded(menu, way[-1])) is not None:
-            way.append(better)
+        way = exchanges(menu)
         chosen = [*way[:: self.step], way[-1], menu.unchanged()]
         self.plan(map(menu.candidate, chosen))
+
+
+def exchanges(menu: Menu) -> list[list[int]]:
+    """Return the choices from the smallest model up, as long as an exchange undoes harm."""
+    way = [menu.smallest()]
+    while (better := _upgraded(menu, way[-1])) is not None:
+        way.append(better)
+    return way
 
 
 def _upgraded(menu: Menu, choice: list[int]) -> list[int] | None:

@@ -1,5 +1,6 @@
 """The paper's strategy: exclude one more layer at a time, in ranked order."""
 
+import itertools
 import random
 from collections.abc import Sequence
 from dataclasses import field
@@ -8,12 +9,16 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
+from seqto.search.options import units
 from seqto.types import Candidate, LayerScore, Trial, TrialState
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class LadderSearch:
-    """Candidate 0 is fully quantized; each next one excludes `step` more layers."""
+    """Candidate 0 is fully quantized; each next one excludes `step` more layers.
+
+    Layers that have to have the same precision count as one step, and are excluded together.
+    """
 
     name: str = "ladder"
     order: Literal["ranked", "reversed", "random"] = "ranked"
@@ -27,14 +32,16 @@ class LadderSearch:
 
     def __post_init__(self) -> None:
         """Begin with nothing to try."""
-        self._layers: list[str] = []
+        self._units: list[list[str]] = []
         self._rungs: list[int] = []
         self._stopped = False
 
     def start(self, ranking: Sequence[LayerScore]) -> None:
-        """Lay out the rungs: how many layers each candidate excludes."""
-        self._layers = self._ordered([each.layer.name for each in ranking])
-        top = min(len(self._layers), len(self._layers) if self.maximum is None else self.maximum)
+        """Lay out the rungs: how many units each candidate excludes."""
+        ranked = [[score.layer.name for score in unit] for unit in units(ranking)]
+        self._units = self._ordered(ranked)
+        most = len(ranking) if self.maximum is None else self.maximum
+        top = sum(total <= most for total in itertools.accumulate(map(len, self._units)))
         rungs = list(range(0, top + 1, self.step))
         # The last rung is always there: with every layer excluded it is the float model.
         self._rungs = rungs if rungs[-1] == top else [*rungs, top]
@@ -47,7 +54,7 @@ class LadderSearch:
         # A loss limit may end the ladder at any rung, so nothing beyond the next one is certain.
         taken = 1 if self.stop_at_loss is not None else count
         rungs, self._rungs = self._rungs[:taken], self._rungs[taken:]
-        return [Candidate.excluding(self._layers, self._layers[:rung]) for rung in rungs]
+        return [self._candidate(rung) for rung in rungs]
 
     def tell(self, trial: Trial) -> None:
         """Stop once the loss is low enough."""
@@ -58,7 +65,11 @@ class LadderSearch:
         """Return how many candidates are left at the most."""
         return 0 if self._stopped else len(self._rungs)
 
-    def _ordered(self, ranked: list[str]) -> list[str]:
+    def _candidate(self, rung: int) -> Candidate:
+        every, excluded = itertools.chain(*self._units), itertools.chain(*self._units[:rung])
+        return Candidate.excluding(every, excluded)
+
+    def _ordered(self, ranked: list[list[str]]) -> list[list[str]]:
         if self.order == "reversed":
             return ranked[::-1]
         if self.order == "random":

@@ -1,4 +1,4 @@
-"""What each layer may become: the bytes and the predicted harm of each precision."""
+"""What each layer, or group of layers, may become: the bytes and the harm of each precision."""
 
 from collections.abc import Sequence
 
@@ -9,20 +9,22 @@ from seqto.types import FLOAT32, Candidate, LayerScore
 
 
 class Menu:
-    """Costs and sizes, a row a layer and a column a precision; a choice has a column a layer."""
+    """Costs and sizes, a row a unit and a column a precision; a choice has a column a unit.
+
+    A unit is a layer, or several that have to have the same precision.
+    """
 
     def __init__(self, ranking: Sequence[LayerScore]) -> None:
-        self.layers = [score.layer.name for score in ranking]
+        rows = units(ranking)
+        self.layers = [[score.layer.name for score in row] for row in rows]
         self.precisions = sorted({name for score in ranking for name in score.sizes})
-        self.costs = np.array([[_cost(score, p) for p in self.precisions] for score in ranking])
-        sizes = [[float(score.sizes[p]) for p in self.precisions] for score in ranking]
-        self.sizes = np.array(sizes)
+        self.costs = np.array([[_cost(row, p) for p in self.precisions] for row in rows])
+        self.sizes = np.array([[_size(row, p) for p in self.precisions] for row in rows])
 
     def candidate(self, choice: Sequence[int]) -> Candidate:
         """Return the candidate of this choice."""
-        return Candidate.of(
-            {layer: self.precisions[at] for layer, at in zip(self.layers, choice, strict=True)}
-        )
+        chosen = zip(self.layers, choice, strict=True)
+        return Candidate.of({name: self.precisions[at] for unit, at in chosen for name in unit})
 
     def bytes(self, choice: Sequence[int]) -> float:
         """Return what the weights of this choice take."""
@@ -44,7 +46,27 @@ class Menu:
         return [self.precisions.index(FLOAT32)] * len(self.layers)
 
 
-def _cost(score: LayerScore, precision: str) -> float:
+def units(ranking: Sequence[LayerScore]) -> list[list[LayerScore]]:
+    """Return the layers that have to have the same precision together, the most hurt first."""
+    found: dict[str, list[LayerScore]] = {}
+    for score in ranking:
+        found.setdefault(score.layer.unit, []).append(score)
+    return list(found.values())
+
+
+def _size(unit: Sequence[LayerScore], precision: str) -> float:
+    """Return the bytes of a unit's weights, each once however many layers read it."""
+    layers = [score.layer for score in unit]
+    tensors = [(layer.weight, "") if layer.weight else ("", layer.name) for layer in layers]
+    stored = dict(zip(tensors, unit, strict=True))
+    return float(sum(score.sizes[precision] for score in stored.values()))
+
+
+def _cost(unit: Sequence[LayerScore], precision: str) -> float:
+    return sum(_layer_cost(score, precision) for score in unit)
+
+
+def _layer_cost(score: LayerScore, precision: str) -> float:
     if precision == FLOAT32:
         return 0.0
     if precision not in score.costs:

@@ -17,6 +17,7 @@ from seqto.types import (
     Recommendation,
     StudyPlan,
     StudyRecord,
+    Table,
     Trial,
     TrialState,
 )
@@ -32,6 +33,7 @@ class MemoryStudy:
     scores: tuple[LayerScore, ...] = ()
     trials: list[str] = dataclasses.field(default_factory=list)
     figures: dict[str, float] = dataclasses.field(default_factory=dict)
+    tables: dict[str, Table] = dataclasses.field(default_factory=dict)
     front: Front | None = None
     files: dict[str, bytes] = dataclasses.field(default_factory=dict)
 
@@ -105,6 +107,10 @@ class MemoryTracker:
         """Keep the figures."""
         self._study(study).figures |= figures
 
+    def log_table(self, study: str, name: str, table: Table) -> None:
+        """Keep the table."""
+        self._study(study).tables[name] = [dict(row) for row in table]
+
     def trials(self, study: str) -> tuple[Trial, ...]:
         """Return the last trial of each index; a COMPLETE one before any other."""
         chosen: dict[int, Trial] = {}
@@ -119,7 +125,13 @@ class MemoryTracker:
         held = self._study(study)
         tags = {**held.plan.tags, "seqto.kind": "study", "seqto.key": held.plan.key}
         return StudyRecord(
-            study, held.plan.key, tags, held.baseline, held.scores, self.trials(study)
+            id=study,
+            key=held.plan.key,
+            tags=tags,
+            baseline=held.baseline,
+            scores=held.scores,
+            trials=self.trials(study),
+            tables=dict(held.tables),
         )
 
     def log_front(self, study: str, front: Front, files: Sequence[Path]) -> None:

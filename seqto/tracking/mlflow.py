@@ -35,6 +35,7 @@ from pydantic.dataclasses import dataclass
 from seqto.errors import TrackingError
 from seqto.interrupts import in_one_go
 from seqto.types import (
+    TABLES,
     Address,
     Arrays,
     Candidate,
@@ -46,6 +47,7 @@ from seqto.types import (
     Recommendation,
     StudyPlan,
     StudyRecord,
+    Table,
     Trial,
     TrialState,
     content_key,
@@ -108,6 +110,7 @@ class MlflowTracker:
             "key": candidate.key,
             "excluded": list(excluded),
             "precisions": dict(candidate.precisions),
+            "scheme": candidate.scheme,
         }
         self._client.log_dict(run, document, _EXCLUDED)
         # Last: a run that has an index is whole, whenever the process is killed.
@@ -117,7 +120,8 @@ class MlflowTracker:
     @in_one_go
     def finish_trial(self, trial: str, measurement: Measurement, duplicate_of: int | None) -> None:
         """Record metrics and the model's sha256, then end the run as FINISHED."""
-        tags = {"seqto.sha256": measurement.model_sha256}
+        session = {f"seqto.{name}": value for name, value in measurement.session.items()}
+        tags = {"seqto.sha256": measurement.model_sha256, **session}
         if duplicate_of is not None:
             tags["seqto.duplicate_of"] = str(duplicate_of)
         self._batch(trial, metrics=measurement.metrics, tags=tags)
@@ -154,6 +158,7 @@ class MlflowTracker:
                 "layer": each.layer.name,
                 "op_type": each.layer.op_type,
                 "weight_bytes": each.layer.weight_bytes,
+                **_group(each.layer),
                 "score": each.score,
                 "costs": dict(each.costs),
                 "sizes": dict(each.sizes),
@@ -167,6 +172,11 @@ class MlflowTracker:
     def log_figures(self, study: str, figures: Mapping[str, float]) -> None:
         """Record metrics of the parent run."""
         self._batch(study, metrics=figures)
+
+    @in_one_go
+    def log_table(self, study: str, name: str, table: Table) -> None:
+        """Record a JSON artifact of this name."""
+        self._client.log_dict(study, {name: [dict(row) for row in table]}, f"{name}.json")
 
     @in_one_go
     def trials(self, study: str) -> tuple[Trial, ...]:
@@ -197,6 +207,7 @@ class MlflowTracker:
             },
             scores=self._scores(study),
             trials=self.trials(study),
+            tables=self._tables(study),
         )
 
     @in_one_go
@@ -400,10 +411,16 @@ class MlflowTracker:
             return ()
         return tuple(_score(row) for row in self._json(study, _SENSITIVITY)["layers"])
 
+    def _tables(self, study: str) -> dict[str, Table]:
+        held = {file.path for file in self._client.list_artifacts(study)}
+        names = [name for name in TABLES if f"{name}.json" in held]
+        return {name: self._json(study, f"{name}.json")[name] for name in names}
+
     def _candidate(self, run_id: str) -> Candidate:
         if run_id not in self._candidates:
-            precisions = self._json(run_id, _EXCLUDED)["precisions"]
-            self._candidates[run_id] = Candidate(tuple(sorted(precisions.items())))
+            document = self._json(run_id, _EXCLUDED)
+            scheme = document.get("scheme", "")
+            self._candidates[run_id] = Candidate.of(document["precisions"], scheme)
         return self._candidates[run_id]
 
     @functools.cached_property
@@ -465,8 +482,15 @@ def _front_tags(front: Front, run_id: str, ranks: Mapping[str, int]) -> dict[str
     }
 
 
+def _group(layer: Layer) -> dict[str, str]:
+    """Return what a search has to know of a layer that is not alone."""
+    return {"group": layer.group, "weight": layer.weight} if layer.group else {}
+
+
 def _score(row: dict[str, Any]) -> LayerScore:
-    layer = Layer(row.pop("layer"), row.pop("op_type"), row.pop("weight_bytes"))
+    name, op_type, weight_bytes = (row.pop(key) for key in ("layer", "op_type", "weight_bytes"))
+    group, weight = row.pop("group", ""), row.pop("weight", "")
+    layer = Layer(name, op_type, weight_bytes, group=group, weight=weight)
     row.pop("rank")
     score, costs, sizes = row.pop("score"), row.pop("costs", {}), row.pop("sizes", {})
     return LayerScore(layer, score, row, costs, sizes)

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from suite_searches import RANKING, SearchSuite
 
 from seqto.errors import ConfigError
-from seqto.search.budget import BudgetSearch, solutions
+from seqto.search.budget import BudgetSearch, landmarks, solutions
 from seqto.search.options import Menu
 from seqto.types import FLOAT32, Candidate, Layer, LayerScore
 
@@ -58,8 +58,7 @@ def least_harm(menu: Menu, budgets: int) -> list[float]:
     every = [list(each) for each in itertools.product(options, repeat=len(menu.layers))]
     sizes = np.array([menu.bytes(each) for each in every])
     harms = np.array([menu.harm(each) for each in every])
-    low, high = menu.bytes(menu.smallest()), menu.bytes(menu.unchanged())
-    limits = [low + (high - low) * (step / (budgets - 1)) ** 2 for step in range(budgets)]
+    limits = [menu.bytes(each) for each in landmarks(menu, budgets)]
     return [float(harms[sizes <= limit].min()) for limit in limits]
 
 
@@ -72,9 +71,8 @@ def test_solutions_are_the_best_of_all_choices_within_each_budget(scale: float, 
     wanted = least_harm(menu, BUDGETS)
     # The solver's own gap is a ten-thousandth.
     assert [menu.harm(each) for each in found] == pytest.approx(wanted, rel=2e-4, abs=0)
-    low, high = menu.bytes(menu.smallest()), menu.bytes(menu.unchanged())
-    for place, each in enumerate(found):
-        assert menu.bytes(each) <= low + (high - low) * (place / (BUDGETS - 1)) ** 2 + 1e-6
+    for each, landmark in zip(found, landmarks(menu, BUDGETS), strict=True):
+        assert menu.bytes(each) <= menu.bytes(landmark) + 1e-6
 
 
 def test_from_the_smallest_model_to_the_float_one() -> None:

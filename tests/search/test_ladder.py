@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from suite_searches import LAYERS, RANKING, SearchSuite, candidates, climb, told
+from suite_searches import GROUPED, LAYERS, RANKING, SearchSuite, candidates, climb, told
 
 from seqto.search.ladder import LadderSearch
 
@@ -70,6 +70,25 @@ def test_random_order_is_that_of_the_seed() -> None:
 )
 def test_step_and_maximum_choose_the_rungs(options: dict[str, Any], excluded: list[int]) -> None:
     assert climb(LadderSearch(**options)) == excluded
+
+
+@pytest.mark.parametrize(
+    ("options", "excluded"),
+    [
+        ({}, ["", "f", "bef", "bdef", "abcdef"]),
+        ({"order": "reversed"}, ["", "ac", "acd", "abcde", "abcdef"]),
+        ({"step": 3}, ["", "bdef", "abcdef"]),
+        # Layers, not rungs: a group that does not fit as a whole stays quantized.
+        ({"maximum": 3}, ["", "f", "bef"]),
+        ({"maximum": 2}, ["", "f"]),
+        ({"maximum": 5}, ["", "f", "bef", "bdef"]),
+    ],
+)
+def test_groups_are_excluded_as_one_in_the_place_of_their_most_hurt_layer(
+    options: dict[str, Any], excluded: list[str]
+) -> None:
+    tried = candidates(LadderSearch(**options), ranking=GROUPED)
+    assert ["".join(candidate.excluded) for candidate in tried] == excluded
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 50])

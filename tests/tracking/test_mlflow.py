@@ -27,6 +27,7 @@ from suite_trackers import PLAN, Desk, Inspector, TrackerSuite
 from seqto.errors import TrackingError
 from seqto.tracking.mlflow import MlflowTracker
 from seqto.types import (
+    TABLES,
     Candidate,
     Front,
     Layer,
@@ -217,7 +218,44 @@ def test_candidate_is_a_child_run_as_the_design_says(desk: Desk, client: MlflowC
         "key": trial.candidate.key,
         "excluded": ["b"],
         "precisions": {"a": "int8", "b": "float32", "c": "int8"},
+        "scheme": "",
     }
+
+
+def test_session_options_of_a_candidate_are_tags_of_its_run(
+    desk: Desk, client: MlflowClient
+) -> None:
+    trial = desk.start(0)
+    session = {"session.x64quantprecision": "0", "session.disable_quant_qdq": "1"}
+    desk.tracker.finish_trial(trial, Measurement({"loss": 0.5}, "ab" * 32, session), None)
+    tags = _own_tags(client.get_run(trial))
+    assert tags["seqto.session.x64quantprecision"] == "0"
+    assert tags["seqto.session.disable_quant_qdq"] == "1"
+    without = _own_tags(client.get_run(desk.finish(1).id))
+    assert not [name for name in without if "session" in name]
+
+
+def test_tables_are_artifacts_of_their_names(desk: Desk, client: MlflowClient) -> None:
+    for name in TABLES:
+        desk.tracker.log_table(desk.study, name, [{"scheme": name, "base": True, "why": None}])
+    files = MlflowInspector(client).files(desk.study)
+    assert set(files) == {"config.yaml", "schemes.json", "screening.json"}
+    assert json.loads(files["schemes.json"]) == {
+        "schemes": [{"scheme": "schemes", "base": True, "why": None}]
+    }
+    assert json.loads(files["screening.json"])["screening"][0]["scheme"] == "screening"
+
+
+def test_candidate_of_a_version_without_schemes_is_read(
+    desk: Desk, uri: str, client: MlflowClient
+) -> None:
+    trial = desk.finish(0, ("b",))
+    document = json.loads(_artifact(client, trial.id, "excluded_layers.json"))
+    del document["scheme"]
+    client.log_dict(trial.id, document, "excluded_layers.json")
+    # Another tracker, which has not yet read it.
+    again = MlflowTracker(uri=uri, experiment=desk.tracker.experiment)  # type: ignore[attr-defined]
+    assert again.trial(trial.id).candidate == trial.candidate
 
 
 def test_runs_say_who_made_them(desk: Desk, client: MlflowClient) -> None:
@@ -309,6 +347,13 @@ def test_registered_model_predicts_as_a_session_with_its_options(
     expected = session(model.to_bytes(), options).run(None, inputs)[0]
     np.testing.assert_array_equal(served.predict(inputs)["y"], expected)
     np.testing.assert_array_equal(served.predict(inputs["x"])["y"], expected)
+
+
+def test_metadata_of_a_model_has_the_session_options(registered: str, uri: str) -> None:
+    mlflow.set_tracking_uri(uri)
+    metadata = mlflow.models.get_model_info(f"models:/{registered}@balanced").metadata
+    assert metadata["session.x64quantprecision"] == "1"
+    assert "runtime" not in metadata
 
 
 def test_registered_model_has_a_signature_for_any_batch(registered: str, uri: str) -> None:

@@ -94,14 +94,19 @@ def job_overrides(study: str, assignment: Any) -> list[str]:
     """Return the overrides that make a job measure this candidate for this study."""
     groups = assignment.candidate.by_precision()
     precisions = ",".join(f"{name}:{_quoted(layers)}" for name, layers in sorted(groups.items()))
+    scheme = assignment.candidate.scheme
     return [
         f"study.run={study}",
         f"candidate.index={assignment.index}",
+        *([f"candidate.scheme={_quoted_name(scheme)}"] if scheme else []),
         # Added, not merged: a dictionary in the config would keep its own keys.
         f"candidate.precisions={{{precisions}}}",
     ]
 
 
 def _quoted(names: Sequence[str]) -> str:
-    quoted = (QuotedString(text=name, quote=Quote.single).with_quotes() for name in names)
-    return f"[{','.join(quoted)}]"
+    return f"[{','.join(map(_quoted_name, names))}]"
+
+
+def _quoted_name(name: str) -> str:
+    return QuotedString(text=name, quote=Quote.single).with_quotes()
