@@ -3,7 +3,7 @@
     python scripts/benchmark_front.py [--data ../shared/data]
 
 100 images calibrate and rank, 300 others evaluate. The ladders evaluate a candidate every few
-layers; the searches screen on 32 calibration images and evaluate up to 12 candidates in full.
+layers; the searches screen on 16 calibration images and evaluate up to 16 candidates in full.
 CPU seconds count the ranking, the search and the evaluations of a row, not what all rows share
 (decoding, calibration, float outputs), which is printed first.
 """
@@ -60,12 +60,12 @@ def rows(step: int) -> list[Row]:
         Row("paper's order reversed", INT8, paper, LadderSearch(step=step, order="reversed")),
         Row("random order", INT8, paper, LadderSearch(step=step, order="random")),
         Row("divergence per byte", INT8, byte, LadderSearch(step=step)),
-        Row("greedy", INT8, byte, GreedySearch(evaluations=12)),
-        Row("budget", INT8, byte, BudgetSearch(evaluations=12)),
-        Row("nsga2", INT8, byte, Nsga2Search(evaluations=12)),
-        Row("budget, full set", FULL, full, BudgetSearch(evaluations=12)),
+        Row("greedy", INT8, byte, GreedySearch(evaluations=16)),
+        Row("budget", INT8, byte, BudgetSearch(evaluations=16)),
+        Row("nsga2", INT8, byte, Nsga2Search(evaluations=16)),
+        Row("budget, full set", FULL, full, BudgetSearch(evaluations=16)),
         Row(
-            "budget, weights only", FULL, full, BudgetSearch(evaluations=12), WeightOnlyQuantizer()
+            "budget, weights only", FULL, full, BudgetSearch(evaluations=16), WeightOnlyQuantizer()
         ),
     ]
 

@@ -14,8 +14,8 @@ from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.evaluate import Subject, run_all
 from seqto.metrics.divergence import OutputHarm, harm_to
 from seqto.protocols import Device, SeveralSchemes
-from seqto.screening import RUINED, first
-from seqto.types import INT8, Candidate, Latency, Model, Samples, Table
+from seqto.screening import first
+from seqto.types import INT8, RUINED, Candidate, Latency, Model, Samples, Table
 
 _EXACT = {"session.disable_quant_qdq": "1"}
 """ONNX Runtime then computes as the file says, with no integer kernel."""
@@ -48,8 +48,8 @@ def compare(quantizer: SeveralSchemes, subject: Subject, device: Device) -> list
     harm = harm_to(list(_outputs(subject.model, device, samples, subject.batch)))
     exact: dict[str, float] = {}
     results = []
+    full = Candidate.of(dict.fromkeys(subject.layer_names, INT8))
     for name, scheme in quantizer.schemes.items():
-        full = Candidate.of(dict.fromkeys(subject.layer_names, INT8))
         model = scheme.quantize(subject.model, subject.ranges, full)
         file = replace(model, session=_EXACT)
         # Two schemes that differ in their kernels only have the same file.

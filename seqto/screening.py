@@ -21,6 +21,8 @@ from seqto.subject import Parts
 from seqto.types import (
     FLOAT32,
     INT8,
+    NEGLIGIBLE,
+    RUINED,
     Candidate,
     LayerScore,
     Model,
@@ -33,9 +35,6 @@ from seqto.workspace import written_whole
 
 SCREENED = ("divergence", "size_bytes")
 """What a screened search trades off."""
-
-NEGLIGIBLE, RUINED = 1e-4, 0.2
-"""Divergences below which hardly a prediction changes, and above which many do."""
 
 Shorten = Callable[[Sequence[Trial], int], list[Trial]]
 """Chooses so many of the screened trials for the full evaluation."""
@@ -101,8 +100,8 @@ class ScreenedSearch(Planned):
     inner: Search
     screen: Screen
     shorten: Shorten
-    base: str = ""
-    """The scheme of the fully quantized model."""
+    bases: Sequence[str] = ("",)
+    """The schemes of the fully quantized models."""
 
     def __post_init__(self) -> None:
         """Take the inner search's name."""
@@ -142,19 +141,22 @@ class ScreenedSearch(Planned):
 
     def _listed(self, layers: Sequence[str]) -> list[Candidate]:
         """Return what is evaluated in full, the baselines first and last."""
-        # They are always evaluated, also where they are not on the front or failed on the screen.
-        full = Candidate.of(dict.fromkeys(layers, INT8), self.base)
-        unchanged = Candidate.of(dict.fromkeys(layers, FLOAT32), self.base)
+        # They are always evaluated, also where they are not on the front or failed on the screen,
+        # which does not see that a base is faster than another.
+        full = [Candidate.of(dict.fromkeys(layers, INT8), base) for base in self.bases]
+        unchanged = Candidate.of(dict.fromkeys(layers, FLOAT32), self.bases[0])
+        known = {*full, *(replace(unchanged, scheme=base) for base in self.bases)}
         screened = comparable(self.screen.trials.values())
-        listed = [full, unchanged]
+        listed = [*full, unchanged]
         # Often they are on the front as well: then there is room for one or two more.
-        for count in range(self.evaluations - 2, self.evaluations + 1 if screened else 0):
+        least = max(self.evaluations - len(listed), 0)
+        for count in range(least, self.evaluations + 1 if screened else 0):
             chosen = self.shorten(screened, count)
             ordered = sorted(chosen, key=lambda trial: trial.metrics["size_bytes"])
             candidates = [trial.candidate for trial in ordered]
-            between = [each for each in candidates if each not in (full, unchanged)]
-            if len(between) + 2 <= self.evaluations:
-                listed = [full, *between, unchanged]
+            between = [each for each in candidates if each not in known]
+            if len(between) + len(full) + 1 <= max(self.evaluations, len(full) + 1):
+                listed = [*full, *between, unchanged]
         return listed
 
 

@@ -213,7 +213,7 @@ class Study:
         if not search.screens:
             return search
         screen = Screen(self.parts, self.subject, search.screens, self.workspace.screens(self.key))
-        return ScreenedSearch(search, screen, self._shorten, *bases[:1])
+        return ScreenedSearch(search, screen, self._shorten, bases or [""])
 
     def _shorten(self, screened: Sequence[Trial], count: int) -> list[Trial]:
         """Choose what is evaluated in full: along the front, or where the constraint is."""

@@ -31,6 +31,12 @@ INT8 = "int8"
 INT16 = "int16"
 
 
+NEGLIGIBLE, RUINED = 1e-3, 0.1
+"""Divergences below which hardly a prediction changes, and above which many do.
+
+The root of a divergence, in nats, is about five times the share of predictions that change."""
+
+
 @dataclass(frozen=True)
 class TensorSpec:
     """An input of a model as its graph declares it; None stands for a free dimension."""
@@ -231,6 +237,7 @@ class Trial:
     state: TrialState
     metrics: Mapping[str, float] = field(default_factory=dict)
     model_sha256: str = ""
+    session: Mapping[str, str] = field(default_factory=dict)
     duplicate_of: int | None = None
     failure: str = ""
 

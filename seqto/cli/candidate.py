@@ -76,8 +76,9 @@ def _apart(candidate: Candidate, layers: Sequence[Layer]) -> list[str]:
 
 
 def _in_scheme(candidate: Candidate, scheme: str | None, quantizer: Quantizer) -> Candidate:
-    """Return the candidate in this scheme, if one is given."""
-    if scheme is None:
+    """Return the candidate in this scheme, or in its own if it has one."""
+    scheme = scheme or candidate.scheme
+    if not scheme:
         return candidate
     known = list(quantizer.schemes) if isinstance(quantizer, SeveralSchemes) else []
     if scheme not in known:

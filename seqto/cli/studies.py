@@ -101,7 +101,7 @@ def _answer(console: Console, study: Study, outcome: Outcome) -> None:
 
 
 def _refuse_candidate(config: DictConfig) -> None:
-    for name in CHOICES:
+    for name in (*CHOICES, "scheme"):
         if config.candidate[name] is not None:
             raise ConfigError(
                 f"candidate.{name} chooses one candidate, but -m runs a study of many. "

@@ -32,8 +32,8 @@ class OnnxRuntimeDevice:
     threads: Annotated[int, Field(ge=1)] = 1
     precise_kernels: Literal["auto", "on", "off"] = "auto"
     session: dict[str, str] = field(default_factory=dict)
-    warmup: Annotated[int, Field(ge=0)] = 3
-    repeats: Annotated[int, Field(ge=1)] = 20
+    warmup: Annotated[int, Field(ge=0)] = 2
+    repeats: Annotated[int, Field(ge=1)] = 10
 
     def __post_init__(self) -> None:
         """Refuse a provider that this ONNX Runtime does not have."""

@@ -82,6 +82,21 @@ def changed_span(model: Model, changed: Model) -> Span:
     return Span(positions[0], positions[-1] + 1) if positions else Span(0, 0)
 
 
+def same_computation(one: Model, other: Model) -> bool:
+    """Return whether both models have the same nodes in the same order, and the same constants."""
+    first, second = one.proto.graph, other.proto.graph
+    constants = initializers(second)
+    return (
+        len(first.node) == len(second.node)
+        and all(_text(a) == _text(b) for a, b in zip(first.node, second.node, strict=True))
+        and len(first.initializer) == len(constants)
+        and all(
+            each.name in constants and _same_values(each, constants[each.name])
+            for each in first.initializer
+        )
+    )
+
+
 def _live(graph: onnx.GraphProto) -> Iterator[tuple[str, ...]]:
     """Yield for each place between nodes what was made before it and is needed behind it."""
     constants = initializers(graph)
@@ -137,7 +152,7 @@ def _model_of(
     proto.graph.input.extend(types[name] for name in start.tensors if name in read)
     made = [name for name in end.tensors if name not in start.tensors]
     proto.graph.output.extend(types.get(name, onnx.ValueInfoProto(name=name)) for name in made)
-    return Model(source.name, proto, source.session)
+    return Model(source.name, proto)
 
 
 def _text(node: onnx.NodeProto) -> bytes:

@@ -26,6 +26,9 @@ INT4_OPSET = 21
 STORED = (INT4, INT8, FLOAT16)
 """The precisions that these functions store weights in."""
 
+_BIAS = 2
+"""Which input of a layer is its bias."""
+
 _HALF = np.finfo(np.float16)
 _UNPACKING_BYTES = {FLOAT16: 150, INT8: 350, INT4: 500}
 """What the names, nodes and shapes of a stored weight take, about."""
@@ -97,12 +100,33 @@ def store_into(
         replaced.add(weight.name)
         at = list(node.input).index(weight.name, 1 if node.input[1] == weight.name else 0)
         node.input[at] = found.output
+        bias = _bias_of(node, constants)
+        if bias is not None:
+            # Beside weights of so few digits a bias needs no more than float16 has.
+            short = _packed(node, bias, FLOAT16, block, packed, constants)
+            assert short is not None
+            added[short.output] = short
+            replaced.add(bias.name)
+            node.input[_BIAS] = short.output
     if not added:
         return
     graph.initializer.extend(each for found in added.values() for each in found.tensors)
     unpacking = [each for found in added.values() for each in found.nodes]
     replace_nodes(graph, [*unpacking, *graph.node])
     _drop(graph, replaced - used_tensors(graph))
+
+
+def _bias_of(
+    node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]
+) -> onnx.TensorProto | None:
+    """Return the layer's bias, if it is a constant that float16 can hold."""
+    if node.op_type not in ("Conv", "ConvTranspose", "Gemm") or len(node.input) <= _BIAS:
+        return None
+    bias = constants.get(node.input[_BIAS])
+    if bias is None or bias.data_type != TensorProto.FLOAT:
+        return None
+    largest = np.abs(numpy_helper.to_array(bias)).max(initial=0)
+    return bias if largest <= _HALF.max else None
 
 
 def own_weights(proto: onnx.ModelProto, layers: Collection[str]) -> None:

@@ -22,6 +22,8 @@ SCHEMES: Mapping[str, Mapping[str, Any]] = {
 }
 """Options of the static quantizer, by the name of the scheme."""
 
+_DECIDED = {"per_channel", "weight_type", "reduce_range", "quantize_bias", "session"}
+
 KERNELS: Mapping[str, Mapping[str, str]] = {
     "safe": {"session.x64quantprecision": "1"},
     "fast": {"session.x64quantprecision": "0"},
@@ -58,6 +60,11 @@ class AutoQuantizer:
                 )
         if not chosen:
             raise ConfigError("quantization.only leaves no scheme: name one, or leave it out.")
+        if decided := sorted(_DECIDED & set(self.options)):
+            raise ConfigError(
+                f"quantization.options has {', '.join(decided)}, which the schemes decide. Choose "
+                "schemes with quantization.only, or use quantization=static."
+            )
         common = {**self.options, "name": self.name, "exclude": self.exclude}
         self._schemes = {
             f"{name}, {kernel}": StaticQuantizer(

@@ -28,7 +28,8 @@ def report(record: StudyRecord, front: Front, environment: Mapping[str, str]) ->
       `run_id`, `state` (RUNNING, COMPLETE, FAILED, KILLED), `pareto` (is it on the front),
       `aliases`, `excluded_layers`, `excluded_count`, `precisions`,
       `scheme` (or null), `metrics`,
-      `model_sha256` (null if it has no model), `duplicate_of` (index of the first candidate
+      `model_sha256` (null if it has no model), `session` (options of ONNX Runtime that it
+      ran with, and needs wherever it is loaded), `duplicate_of` (index of the first candidate
       with the same model, or null),
       `failure` (why it failed, or null)
     - `sensitivity`: the layers, the most hurt first: `layer`, `op_type`, `weight_bytes`,
@@ -82,6 +83,7 @@ def _candidate(trial: Trial, front: Front) -> dict[str, Any]:
         "scheme": trial.candidate.scheme or None,
         "metrics": _numbers(trial.metrics),
         "model_sha256": trial.model_sha256 or None,
+        "session": dict(trial.session),
         "duplicate_of": trial.duplicate_of,
         "failure": trial.failure or None,
     }

@@ -12,10 +12,7 @@ from scipy.sparse import csr_array, vstack
 from seqto.search.greedy import exchanges
 from seqto.search.options import Menu
 from seqto.search.planned import Planned
-from seqto.types import LayerScore
-
-
-_NEGLIGIBLE = 1e-4
+from seqto.types import NEGLIGIBLE, RUINED, LayerScore
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -27,14 +24,16 @@ class BudgetSearch(Planned):
     """
 
     name: str = "budget"
-    budgets: Annotated[int, Field(ge=2)] = 24
+    budgets: Annotated[int, Field(ge=2)] | None = None
     evaluations: Annotated[int, Field(ge=3)] = 6
     screens: Annotated[int, Field(ge=1)] = 16
 
     def start(self, ranking: Sequence[LayerScore]) -> None:
         """Solve the program for every budget."""
         menu = Menu(ranking)
-        self.plan(map(menu.candidate, solutions(menu, self.budgets)))
+        # Three to choose each evaluation from.
+        budgets = self.budgets or 3 * self.evaluations
+        self.plan(map(menu.candidate, solutions(menu, budgets)))
 
 
 def solutions(menu: Menu, budgets: int) -> list[list[int]]:
@@ -46,26 +45,21 @@ def solutions(menu: Menu, budgets: int) -> list[list[int]]:
 def landmarks(menu: Menu, count: int) -> list[list[int]]:
     """Return so many choices along the greedy way, whose sizes are worth solving for.
 
-    They are even steps of size and of harm alike, each on a logarithmic scale: most of the harm is
-    undone by the first bytes that are given back, and most bytes undo next to nothing.
+    Between the smallest model and the float one they are even steps of the harm's logarithm, over
+    what is neither ruin nor negligible: there the first bytes that are given back count most.
     """
-    way = [*exchanges(menu), menu.unchanged()]
-    sizes = np.array([menu.bytes(each) for each in way])
+    way = exchanges(menu)
     harms = np.array([menu.harm(each) for each in way])
-    steps = _share(np.log(np.maximum(sizes, 1))) - _share(np.log(_no_less(harms)))
-    places = np.searchsorted(steps, np.linspace(steps[0], steps[-1], count), side="left")
-    return [way[min(place, len(way) - 1)] for place in places]
-
-
-def _share(values: np.ndarray) -> np.ndarray:
-    """Return the values as shares of what they span."""
-    span = float(np.ptp(values))
-    return values / span if span > 0 else np.zeros_like(values)
-
-
-def _no_less(harms: np.ndarray) -> np.ndarray:
-    """Return the harms, no less than what is nothing beside the largest."""
-    return np.maximum(harms, max(harms.max() * _NEGLIGIBLE, np.finfo(float).tiny))
+    matter = harms[(harms >= NEGLIGIBLE) & (harms <= RUINED)]
+    if len(matter) < len(way) // 4:
+        # Costs that are no divergences have a scale of their own.
+        matter = harms[harms > 0]
+    if not len(matter):
+        return [way[0], menu.unchanged()]
+    targets = np.linspace(np.log(matter[0]), np.log(matter[-1]), count - 2)
+    logs = np.log(np.maximum(harms, matter[-1] / 2))
+    places = [int(np.abs(logs - target).argmin()) for target in targets]
+    return [way[0], *(way[place] for place in places), menu.unchanged()]
 
 
 def _solve(menu: Menu, budget: float, known: list[int]) -> list[int]:

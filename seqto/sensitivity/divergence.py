@@ -13,12 +13,23 @@ from seqto.protocols import Quantizer
 from seqto.sensitivity.prefixes import SharedPrefixes
 from seqto.sensitivity.ranking import per_saved_byte, ranked, shares
 from seqto.sensitivity.stability import FIRST_HALF, SECOND_HALF
-from seqto.types import FLOAT32, INT8, Candidate, Layer, LayerScore, Model, Ranges, Samples
+from seqto.types import (
+    FLOAT32,
+    INT8,
+    NEGLIGIBLE,
+    Candidate,
+    Layer,
+    LayerScore,
+    Model,
+    Ranges,
+    Samples,
+)
 
 _FEW = 2
 """Samples that show whether a precision does any harm worth measuring."""
 
-_NEGLIGIBLE = 0.01
+_LITTLE = 0.01
+"""The share of a layer's harm in one precision that another one's harm need not be known beside."""
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -31,6 +42,7 @@ class DivergenceSensitivity:
 
     name: str = "divergence"
     samples: Annotated[int, Field(ge=1)] = 32
+    enough: Annotated[int, Field(ge=1)] | None = 8
     precisions: Annotated[list[str] | None, Field(min_length=1)] = None
     per_byte: bool = True
 
@@ -51,7 +63,7 @@ class DivergenceSensitivity:
             for precision in self._measured():
                 alone = _alone(layer, precision, layers)
                 outputs = runs.outputs(quantizer.quantize(model, ranges, alone))
-                each = _harm_of(outputs, harm, ranking)
+                each = _harm_of(outputs, harm, ranking, self.enough)
                 found[layer.name][precision] = each
                 ranking = each if ranking is None else ranking
         return self._ranking(layers, found, harm.name)
@@ -93,15 +105,23 @@ def _alone(layer: Layer, precision: str, layers: Sequence[Layer]) -> Candidate:
 
 
 def _harm_of(
-    outputs: Iterator[np.ndarray], harm: OutputHarm, ranking: np.ndarray | None
+    outputs: Iterator[np.ndarray],
+    harm: OutputHarm,
+    ranking: np.ndarray | None,
+    enough: int | None,
 ) -> np.ndarray:
-    """Return the harm to each sample, or to a few if it is nothing beside the ranking one's."""
-    first = list(islice(outputs, _FEW))
+    """Return the harm to each sample, or to fewer samples where it hardly matters."""
+    seen = list(islice(outputs, _FEW))
     if ranking is not None:
-        few = harm.per_sample(first)
-        if few.mean() < _NEGLIGIBLE * ranking[:_FEW].mean():
+        few = harm.per_sample(seen)
+        if few.mean() < _LITTLE * ranking[:_FEW].mean():
             return few
-    return harm.per_sample([*first, *outputs])
+    if enough is not None:
+        seen += islice(outputs, max(enough - len(seen), 0))
+        some = harm.per_sample(seen)
+        if some.mean() < NEGLIGIBLE / 4:
+            return some
+    return harm.per_sample([*seen, *outputs])
 
 
 def _halves(harms: np.ndarray, score: float) -> dict[str, float]:

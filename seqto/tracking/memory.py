@@ -75,6 +75,7 @@ class MemoryTracker:
             state=TrialState.COMPLETE,
             metrics=dict(measurement.metrics),
             model_sha256=measurement.model_sha256,
+            session=dict(measurement.session),
             duplicate_of=duplicate_of,
         )
 

@@ -402,6 +402,11 @@ class MlflowTracker:
             state=_STATES[run.info.status],
             metrics=dict(run.data.metrics),
             model_sha256=tags.get("seqto.sha256", ""),
+            session={
+                name.removeprefix("seqto."): value
+                for name, value in tags.items()
+                if name.startswith("seqto.session.")
+            },
             duplicate_of=None if duplicate is None else int(duplicate),
             failure=tags.get("seqto.failure", ""),
         )

@@ -128,15 +128,17 @@ def small_net_in_numpy(
 def test_outputs_are_those_of_a_simulation_in_numpy(chosen: dict[str, str]) -> None:
     model = small_net()
     constants = {each.name: numpy_helper.to_array(each) for each in model.proto.graph.initializer}
-    weights = {}
+    weights, biases = {}, dict(constants)
     for layer, precision in chosen.items():
         values = constants[f"{layer}_w"]
         rows = values.reshape(values.shape[0], -1)
         weights[f"{layer}_w"] = (
             values if precision == FLOAT32 else simulated(rows, precision).reshape(values.shape)
         )
+        if precision != FLOAT32 and f"{layer}_b" in biases:
+            biases[f"{layer}_b"] = biases[f"{layer}_b"].astype(np.float16).astype(np.float32)
     inputs = feeds(model, count=4)
-    wanted = small_net_in_numpy(weights, constants, inputs["x"])
+    wanted = small_net_in_numpy(weights, biases, inputs["x"])
     stored = store(model, chosen)
     for optimized in (False, True):
         found = run(stored, inputs, optimized=optimized)[0]
@@ -487,3 +489,13 @@ def test_no_layers_is_the_same_model() -> None:
     model = residual()
     assert store(model, {}).to_bytes() == store(model, {"left": FLOAT32}).to_bytes()
     assert store(model, {}).to_bytes() == model.to_bytes()
+
+
+def test_a_bias_that_float16_cannot_hold_stays_as_it_is() -> None:
+    model = small_net()
+    (bias,) = (each for each in model.proto.graph.initializer if each.name == "head_b")
+    bias.CopyFrom(numpy_helper.from_array(np.full(6, 1e6, np.float32), "head_b"))
+    stored = store(model, {"stem": INT8, "head": INT8})
+    types = {each.name: each.data_type for each in stored.proto.graph.initializer}
+    assert types["head_b"] == TensorProto.FLOAT
+    assert types["stem_b_float16"] == TensorProto.FLOAT16 and "stem_b" not in types

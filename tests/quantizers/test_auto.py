@@ -105,7 +105,6 @@ def test_ranges_and_layers_are_those_of_static_quantization(prepared: Prepared) 
 
 
 def test_ways_to_quantize_are_different_files() -> None:
-    # Only with biases that are of a size with the layer's own sums is int32 another file.
     prepared = prepared_residual(AutoQuantizer(kernels=["safe"]))
     files = {in_scheme(prepared, f"{way}, safe").to_bytes() for way in SCHEMES}
     assert len(files) == len(SCHEMES)

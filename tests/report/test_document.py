@@ -1,5 +1,7 @@
+import dataclasses
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from studies import ladder_study, layer_scores, study, trial
 
 from seqto.pareto import find_front
 from seqto.report.document import report, write_report
+from seqto.schemes import SchemeResult
 from seqto.types import StudyRecord, TrialState
 
 LOSS_SIZE = ("accuracy_loss", "size_bytes")
@@ -63,6 +66,38 @@ def test_candidate_keys_are_documented(record: StudyRecord) -> None:
     found = made(record)
     for key in [*found["candidates"][0], *found["sensitivity"][0]]:
         assert f"`{key}`" in (report.__doc__ or "")
+
+
+SCHEME = {
+    **{"scheme": "int8 per channel, fast", "divergence": 0.5, "exact_divergence": 0.01},
+    **{"size_bytes": 250, "size_ratio": 0.25, "latency_ms": 2.0, "latency_p10_ms": 1.5},
+    "base": False,
+}
+SCREENED = {
+    **{"key": "0123", "scheme": "7 bits per tensor, safe", "evaluated": True},
+    **{"divergence": 0.02, "disagreement": 0.0, "size_bytes": 300.0, "failure": None},
+}
+
+
+def test_tables_are_in_the_report_and_documented(record: StudyRecord) -> None:
+    assert made(record)["schemes"] == made(record)["screening"] == []
+    found = made(replace(record, tables={"schemes": [SCHEME], "screening": [SCREENED]}))
+    assert found["schemes"] == [SCHEME]
+    assert found["screening"] == [SCREENED]
+    for key in [*SCHEME, *SCREENED]:
+        assert f"`{key}`" in (report.__doc__ or "")
+
+
+def test_rows_of_the_tables_are_those_that_seqto_makes() -> None:
+    fields = {each.name for each in dataclasses.fields(SchemeResult)}
+    assert set(SCHEME) == fields
+
+
+def test_scheme_of_a_candidate_is_null_without_one() -> None:
+    plain = trial(0, accuracy_loss=0.1, size_bytes=300.0)
+    other = trial(1, accuracy_loss=0.0, size_bytes=400.0, scheme="7 bits per tensor, safe")
+    schemes = [each["scheme"] for each in made(study([plain, other]))["candidates"]]
+    assert schemes == [None, "7 bits per tensor, safe"]
 
 
 def test_nan_and_infinity_become_null(record: StudyRecord) -> None:

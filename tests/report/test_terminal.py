@@ -1,11 +1,19 @@
 import io
+from typing import Any
 
 import pytest
 from rich.console import Console
 from studies import ladder_study, random_study, study, trial
 
 from seqto.pareto import find_front
-from seqto.report.terminal import StudyProgress, in_words, precisions_in_words, print_front
+from seqto.quantizers.auto import AutoQuantizer
+from seqto.report.terminal import (
+    StudyProgress,
+    in_words,
+    precisions_in_words,
+    print_front,
+    print_schemes,
+)
 from seqto.types import Candidate, StudyRecord, Trial, TrialState
 
 LOSS_SIZE = ("accuracy_loss", "size_bytes")
@@ -90,6 +98,66 @@ def test_other_objectives_have_a_column() -> None:
 def test_latency_is_told_against_the_float_model(latency: float, words: str) -> None:
     assert in_words({"latency_ms": latency}, {"latency_ms": 10.0}, "top1") == words
     assert in_words({"latency_ms": latency}, {}, "top1") == f"{latency:.2f} ms"
+
+
+def scheme(name: str, harm: float, exact: float, base: bool = False) -> dict[str, Any]:
+    return {
+        **{"scheme": name, "divergence": harm, "exact_divergence": exact, "size_bytes": 250},
+        **{"size_ratio": 0.25, "latency_ms": 3.14159, "latency_p10_ms": 2.0, "base": base},
+    }
+
+
+def schemes_printed(*rows: dict[str, Any], width: int = 100) -> str:
+    console = Console(file=io.StringIO(), record=True, width=width, force_terminal=True)
+    print_schemes(console, study([], tables={"schemes": rows}))
+    return console.export_text()
+
+
+SAFE = scheme("int8 per channel, safe", 0.0123, 0.0122, base=True)
+FAST = scheme("int8 per channel, fast", 0.5466, 0.0122)
+
+
+def test_schemes_are_a_table_with_the_bases_marked() -> None:
+    header, safe, fast, *_ = schemes_printed(SAFE, FAST).splitlines()
+    assert header.split() == ["full", "quantization", "of", "float", *header.split()[4:]]
+    assert header.split()[4:] == ["divergence", "exact", "latency"]
+    words = ["int8", "per", "channel,", "safe", "25.0", "%", "0.0123", "0.0122", "3.14", "ms"]
+    assert safe.split() == [*words, "base"]
+    assert fast.split()[3:] == ["fast", "25.0", "%", "0.5466", "0.0122", "3.14", "ms"]
+
+
+def test_gap_to_the_exact_result_is_called_an_artefact_of_the_cpu() -> None:
+    assert "an artefact of the CPU, not of a layer" in schemes_printed(SAFE, FAST, width=200)
+    assert "artefact" not in schemes_printed(SAFE)
+    # Roundings are none.
+    assert "artefact" not in schemes_printed(scheme("a", 0.0015, 0.0009), scheme("b", 0.4, 0.3))
+
+
+def test_without_schemes_nothing_is_said_of_them() -> None:
+    assert schemes_printed() == ""
+    console = Console(file=io.StringIO(), record=True, width=100, force_terminal=True)
+    print_schemes(console, hand_study())
+    assert console.export_text() == ""
+
+
+def test_names_of_schemes_are_no_markup() -> None:
+    assert "[bold]x[/]" in schemes_printed(scheme("[bold]x[/]", 0.1, 0.1))
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_schemes_fit_the_width(width: int) -> None:
+    rows = [scheme(name, 12.3456, 0.1, base=True) for name in AutoQuantizer().schemes]
+    text = schemes_printed(*rows, width=width)
+    assert max(len(line.rstrip()) for line in text.splitlines()) <= width
+    assert text.count("base") == len(rows) and "…" not in text
+    # One line each, between the header and the note on the artefact.
+    assert len([line for line in text.splitlines() if "12.3456" in line]) == len(rows)
+
+
+def test_recommended_say_their_scheme() -> None:
+    record = study([trial(0, accuracy_loss=0.0, size_bytes=1.0, scheme="7 bits per tensor, safe")])
+    assert "on all samples (7 bits per tensor, safe)" in printed(record, width=120)
+    assert "(" not in printed(hand_study()).partition("balanced  #")[2]
 
 
 def run(console: Console) -> None:

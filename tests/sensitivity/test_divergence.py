@@ -35,7 +35,7 @@ class TestDivergenceSensitivity(SensitivitySuite):
     @pytest.fixture
     def sensitivity(self) -> DivergenceSensitivity:
         """Return the default."""
-        return DivergenceSensitivity()
+        return DivergenceSensitivity(enough=None)
 
 
 def prepared_of(model: Model, quantizer: Quantizer) -> Prepared:
@@ -88,7 +88,7 @@ def chain_of_heads() -> Model:
 @pytest.mark.parametrize("model", [residual(), mobile(), chain_of_heads()], ids=lambda m: m.name)
 def test_costs_are_those_of_whole_models(model: Model, quantizer: type) -> None:
     prepared = prepared_of(model, quantizer())
-    found = costs(scores_of(DivergenceSensitivity(), prepared))
+    found = costs(scores_of(DivergenceSensitivity(enough=None), prepared))
     # The parts of a model may be fused in another way: that is float noise.
     assert found == pytest.approx(naive_costs(prepared), rel=0.02, abs=1e-9)
     assert max(found.values()) > 1e-7
@@ -97,16 +97,20 @@ def test_costs_are_those_of_whole_models(model: Model, quantizer: type) -> None:
 @pytest.mark.parametrize("limit", [0, 12 * 2048, 3 * 12 * 2048])
 def test_little_memory_gives_the_same_costs(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     prepared = prepared_of(mobile(), StaticQuantizer())
-    wanted = costs(scores_of(DivergenceSensitivity(), prepared))
+    wanted = costs(scores_of(DivergenceSensitivity(enough=None), prepared))
     # Activations of a cut are forgotten when others come, and computed again.
     monkeypatch.setattr(prefixes, "MEMORY_LIMIT", limit)
-    assert costs(scores_of(DivergenceSensitivity(), prepared)) == pytest.approx(wanted, rel=0.02)
+    assert costs(scores_of(DivergenceSensitivity(enough=None), prepared)) == pytest.approx(
+        wanted, rel=0.02
+    )
 
 
 @pytest.mark.parametrize("precision", ["int4", "int8", "int16", "float16"])
 def test_every_precision_can_be_asked_for(precision: str) -> None:
     prepared = prepared_residual(StaticQuantizer())
-    scores = scores_of(DivergenceSensitivity(precisions=[precision, "float32"]), prepared)
+    scores = scores_of(
+        DivergenceSensitivity(precisions=[precision, "float32"], enough=None), prepared
+    )
     assert all(set(score.costs) == {"float32", precision} for score in scores)
     wanted = naive_costs(prepared, precision=precision)
     assert costs(scores, precision) == pytest.approx(wanted, rel=0.02, abs=1e-9)
@@ -114,11 +118,11 @@ def test_every_precision_can_be_asked_for(precision: str) -> None:
 
 def test_fewer_bits_cost_more_and_int8_ranks() -> None:
     prepared = prepared_residual(StaticQuantizer())
-    several = DivergenceSensitivity(precisions=["float16", "int4", "int8"])
+    several = DivergenceSensitivity(precisions=["float16", "int4", "int8"], enough=None)
     scores = scores_of(several, prepared)
     for score in scores:
         assert score.costs["float16"] < score.costs["int8"] < score.costs["int4"]
-    only = scores_of(DivergenceSensitivity(), prepared)
+    only = scores_of(DivergenceSensitivity(enough=None), prepared)
     assert [score.score for score in scores] == [score.score for score in only]
 
 
@@ -144,7 +148,7 @@ def test_outputs_that_are_no_class_scores_are_compared_by_squared_error() -> Non
     prepared = Prepared(
         StaticQuantizer(), prepare(spiked_chain()), spiked_samples(fire=False, count=8)
     )
-    scores = scores_of(DivergenceSensitivity(), prepared)
+    scores = scores_of(DivergenceSensitivity(enough=None), prepared)
     reference = np.concatenate(first_outputs(prepared.model, prepared.samples, 8))
     for score in scores:
         assert "kl" not in score.details
@@ -164,7 +168,7 @@ def with_softmax(model: Model) -> Model:
 
 def test_distributions_are_taken_as_they_are() -> None:
     logits, distribution = (
-        costs(scores_of(DivergenceSensitivity(), prepared_of(model, DynamicQuantizer())))
+        costs(scores_of(DivergenceSensitivity(enough=None), prepared_of(model, DynamicQuantizer())))
         for model in (mobile(), with_softmax(mobile()))
     )
     assert distribution == pytest.approx(logits, rel=1e-3)
@@ -181,14 +185,16 @@ def test_only_so_many_samples_are_looked_at() -> None:
 
 
 def test_half_scores_have_the_scale_of_the_score() -> None:
-    for score in scores_of(DivergenceSensitivity(), prepared_residual(StaticQuantizer())):
+    for score in scores_of(
+        DivergenceSensitivity(enough=None), prepared_residual(StaticQuantizer())
+    ):
         mean = (score.details["first_half"] + score.details["second_half"]) / 2
         assert mean == pytest.approx(score.score)
 
 
 def test_a_layer_behind_another_output_does_no_harm() -> None:
     prepared = prepared_of(chain_of_heads(), DynamicQuantizer())
-    found = costs(scores_of(DivergenceSensitivity(), prepared))
+    found = costs(scores_of(DivergenceSensitivity(enough=None), prepared))
     assert found["side"] == pytest.approx(0, abs=1e-12)
     assert found["body"] > 1e-7
 
@@ -200,5 +206,27 @@ def test_wrong_settings_are_named(wrong: Mapping[str, Any]) -> None:
 
 
 def test_stability_is_high_where_the_halves_agree() -> None:
-    scores = scores_of(DivergenceSensitivity(), prepared_of(mobile(), StaticQuantizer()))
+    scores = scores_of(DivergenceSensitivity(enough=None), prepared_of(mobile(), StaticQuantizer()))
     assert (stability(scores) or 0) > 0.5
+
+
+def test_layers_that_hardly_matter_are_left_after_enough_samples() -> None:
+    prepared = prepared_of(mobile(), StaticQuantizer())
+    whole, quick = (
+        costs(scores_of(DivergenceSensitivity(enough=each), prepared)) for each in (None, 2)
+    )
+    # Of the layers of this model all matter little, and two samples are not all of them.
+    assert max(whole.values()) < 2.5e-4
+    assert quick != whole
+    first = costs(scores_of(DivergenceSensitivity(samples=2, enough=None), prepared))
+    assert quick == pytest.approx(first)
+
+
+def test_layers_that_matter_are_measured_on_all_samples() -> None:
+    prepared = prepared_of(spiked_chain("second"), StaticQuantizer())
+    whole, quick = (
+        costs(scores_of(DivergenceSensitivity(enough=each), prepared)) for each in (None, 2)
+    )
+    harmful = [name for name, cost in quick.items() if cost >= 2.5e-4]
+    assert harmful
+    assert [quick[name] for name in harmful] == [whole[name] for name in harmful]
