@@ -27,7 +27,6 @@ from seqto.types import (
     Samples,
     TensorSpec,
     content_key,
-    sha256,
 )
 from seqto.workspace import Workspace, written_whole
 
@@ -68,24 +67,26 @@ class Parts:
 def prepare_subject(parts: Parts, workspace: Workspace) -> Subject:
     """Return what all candidates share: the model, its layers, ranges, samples and outputs."""
     original = parts.source.load()
-    data = original.to_bytes()
+    sha, size = original.digest, float(original.size)
     floating = prepare(original)
+    # A large model is not held longer than it is needed.
+    del original
     model, layers = parts.quantizer.prepare(floating)
     specs = input_specs(floating)
     batch = _batch(specs, parts.dataset.chunk_size, parts.quantizer.batch_invariant)
     splits = parts.dataset.load(specs)
-    contents = [sha256(data), splits.fingerprint, *_VERSIONS]
+    contents = [sha, splits.fingerprint, *_VERSIONS]
     reference = _reference(parts, workspace, floating, splits.evaluation, batch, contents)
     return Subject(
         model=model,
-        original_sha256=sha256(data),
+        original_sha256=sha,
         layers=run_as_one(model, layers, parts.device.kernels(model)),
         calibration=splits.calibration,
         ranges=_ranges(parts, workspace, model, splits.calibration, contents),
         samples=splits.evaluation,
         fingerprint=splits.fingerprint,
         reference=reference,
-        baseline={"size_bytes": float(len(data)), **_accuracy(reference, splits.evaluation)},
+        baseline={"size_bytes": size, **_accuracy(reference, splits.evaluation)},
         batch=batch,
     )
 

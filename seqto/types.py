@@ -10,6 +10,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 
+from seqto.errors import ModelError
+from seqto.storage import chunks, file_size, is_large
+
 Arrays = Mapping[str, np.ndarray]
 """Arrays by tensor name; the first axis counts samples."""
 
@@ -67,21 +70,42 @@ class Model:
         copy.CopyFrom(self.proto)
         return copy
 
+    @property
+    def is_large(self) -> bool:
+        """Whether it is too large for one ONNX file."""
+        return is_large(self.proto)
+
     def to_bytes(self) -> bytes:
         """Return the bytes of its ONNX file."""
+        if self.is_large:
+            raise ModelError(
+                f"Model {self.name} is too large for one ONNX file ({self.size / 2**30:.1f} GiB): "
+                "save it with seqto.graph.files, and open it with seqto.graph.sessions."
+            )
         # Deterministic, so that the same graph always has the same sha256.
         return bytes(self.proto.SerializeToString(deterministic=True))
 
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the bytes of its ONNX file, in pieces if one file cannot hold it."""
+        if self.is_large:
+            yield from chunks(self.proto)
+        else:
+            yield self.to_bytes()
+
     @property
     def size(self) -> int:
-        """The bytes of its ONNX file."""
-        return int(self.proto.ByteSize())
+        """The bytes of its ONNX file; if one file cannot hold it, those that one would have."""
+        return file_size(self.proto) if self.is_large else int(self.proto.ByteSize())
 
     @functools.cached_property
     def digest(self) -> str:
         """The sha256 of its file, and of its session options if it needs any."""
         options = json.dumps(dict(self.session), sort_keys=True) if self.session else ""
-        return sha256(self.to_bytes() + options.encode())
+        digest = hashlib.sha256()
+        for each in self.chunks():
+            digest.update(each)
+        digest.update(options.encode())
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True)

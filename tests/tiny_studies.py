@@ -10,6 +10,7 @@ from onnx_models import build, weight
 from seqto.datasets.digits import DigitsDataset
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.evaluate import Subject
+from seqto.graph.files import save_model
 from seqto.metrics.agreement import Top1Agreement
 from seqto.models.local import LocalModel
 from seqto.protocols import Program, Quantizer, Tracker
@@ -152,7 +153,7 @@ class Lab:
         """Return a lab of the chain or another model, and other parts, with its files here."""
         path = folder / "chain.onnx"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes((model or chain()).to_bytes())
+        save_model(model or chain(), path)
         device, workspace = device or ProbedDevice(), Workspace(folder / "cache")
         groups = ("dataset", "quantization", "sensitivity", "search", "metric", "device")
         parts = Parts(

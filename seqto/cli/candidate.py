@@ -13,11 +13,11 @@ from omegaconf import DictConfig
 from seqto.cli.build import Context, build_context
 from seqto.cli.pointers import print_lines, where_to_look
 from seqto.errors import ConfigError, LayerError, StudyError
+from seqto.graph.files import save_model
 from seqto.protocols import Quantizer, SeveralSchemes
 from seqto.study import Assignment, run_trial
 from seqto.subject import rank_layers
 from seqto.types import INT8, Candidate, Layer, TrialState
-from seqto.workspace import written_whole
 
 CHOICES = ("excluded", "precisions", "top", "from_run")
 """The config keys that choose a candidate."""
@@ -178,6 +178,5 @@ def _save(candidate: Candidate, context: Context) -> Path:
     model = context.parts.quantizer.quantize(subject.model, subject.ranges, candidate)
     folder = Path(HydraConfig.get().runtime.output_dir)
     name = f"{context.parts.source.name}-{context.parts.quantizer.name}-{candidate.key[:8]}.onnx"
-    with written_whole(folder / name) as temporary:
-        temporary.write_bytes(model.to_bytes())
+    save_model(model, folder / name)
     return folder / name

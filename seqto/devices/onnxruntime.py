@@ -15,7 +15,8 @@ from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError, DeviceError
 from seqto.graph.kernels import kernels
-from seqto.graph.load import first_line, load_model
+from seqto.graph.load import first_line, load_graph
+from seqto.graph.sessions import open_session
 from seqto.types import Arrays, Kernel, Latency, Model
 
 _CPU_INFO = Path("/proc/cpuinfo")
@@ -57,7 +58,7 @@ class OnnxRuntimeDevice:
             path = Path(folder) / "optimized.onnx"
             options.optimized_model_filepath = str(path)
             self._session(model, options)
-            return kernels(model, load_model(path, model.name).proto.graph)
+            return kernels(model, load_graph(path))
 
     def describe(self) -> Mapping[str, str]:
         """Return the runtime, the provider, the CPU and which integer kernels it uses."""
@@ -80,9 +81,7 @@ class OnnxRuntimeDevice:
             for key, value in {**self._session_entries(), **model.session}.items():
                 options.add_session_config_entry(key, value)
             # No fallback: ORT would print a notice, and measure the CPU instead.
-            session = onnxruntime.InferenceSession(
-                model.to_bytes(), options, providers=[self.provider], enable_fallback=0
-            )
+            session = open_session(model, options, [self.provider], enable_fallback=0)
         except Exception as error:  # ORT's own errors have no common base but Exception.
             raise DeviceError(
                 f"{self.name} cannot load {model.name!r}: {first_line(error)}"

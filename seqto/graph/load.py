@@ -4,9 +4,9 @@ from pathlib import Path
 
 import onnx
 from google.protobuf.message import DecodeError
-from onnx.external_data_helper import load_external_data_for_model
 
 from seqto.errors import ModelError
+from seqto.graph.files import read_weights
 from seqto.types import Model, TensorSpec
 
 
@@ -14,8 +14,12 @@ def load_model(path: Path, name: str) -> Model:
     """Return the ONNX model of this file, external data included."""
     proto = _parsed(path)
     _read_external_data(proto, path)
-    _require_serializable(proto, path)
     return Model(name, proto)
+
+
+def load_graph(path: Path) -> onnx.GraphProto:
+    """Return the graph of an ONNX file; tensors that lie in other files have no values."""
+    return _parsed(path).graph
 
 
 def input_specs(model: Model) -> tuple[TensorSpec, ...]:
@@ -61,22 +65,12 @@ def _unreadable(path: Path) -> ModelError:
 def _read_external_data(proto: onnx.ModelProto, path: Path) -> None:
     """Put the tensors that lie in files beside the model into memory."""
     try:
-        load_external_data_for_model(proto, str(path.parent))
+        read_weights(proto, path.parent)
     except (OSError, ValueError, onnx.checker.ValidationError) as error:
         raise ModelError(
             f"{path} keeps weights in files beside it, which cannot be read "
             f"({first_line(error).rstrip('.')}): put them into the same folder as the model."
         ) from error
-
-
-def _require_serializable(proto: onnx.ModelProto, path: Path) -> None:
-    """Raise where the model with its external data is too large for one ONNX file."""
-    size = sum(len(each.raw_data) for each in proto.graph.initializer)
-    if size >= onnx.checker.MAXIMUM_PROTOBUF:
-        raise ModelError(
-            f"{path} has {size / 2**30:.1f} GiB of weights: seqto takes models below 2 GiB, "
-            "the limit of an ONNX file without external data."
-        )
 
 
 def _spec(value: onnx.ValueInfoProto) -> TensorSpec:

@@ -18,6 +18,8 @@ from google.protobuf.message import Message
 from onnx import helper, version_converter
 
 from seqto.errors import ModelError
+from seqto.graph.files import Weights, save_hollow, stripped
+from seqto.graph.folding import folded
 from seqto.graph.load import first_line
 from seqto.graph.nodes import (
     all_nodes,
@@ -26,6 +28,7 @@ from seqto.graph.nodes import (
     unused_name,
     used_tensors,
 )
+from seqto.storage import is_large
 from seqto.types import Model
 
 MINIMUM_OPSET = 13
@@ -44,13 +47,13 @@ _ORT_WARNING, _ORT_ERROR = 2, 3
 
 def prepare(model: Model) -> Model:
     """Return the model ready to be quantized, the same bytes each time."""
-    proto = model.copy_proto()
+    proto, weights = stripped(model.proto)
     drop_constant_inputs(proto)
     # Before the conversion, so that a number in a name counts the nodes of the user's file.
     name_nodes(proto.graph)
     proto = _at_least(proto, MINIMUM_OPSET, model.name)
     name_nodes(proto.graph)
-    optimized = _optimized(proto, model.name)
+    optimized = _optimized(proto, weights, model.name)
     restore_names(optimized.graph, proto.graph)
     name_nodes(optimized.graph)
     tidy(optimized)
@@ -139,7 +142,7 @@ def _at_least(proto: onnx.ModelProto, opset: int, name: str) -> onnx.ModelProto:
     return proto
 
 
-def _optimized(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
+def _optimized(proto: onnx.ModelProto, weights: Weights, name: str) -> onnx.ModelProto:
     """Return the model as ONNX Runtime folds it and infers its shapes."""
     # Imported here: it takes longer than all the rest of this room.
     from onnxruntime.quantization.shape_inference import quant_pre_process
@@ -147,6 +150,8 @@ def _optimized(proto: onnx.ModelProto, name: str) -> onnx.ModelProto:
     with tempfile.TemporaryDirectory(prefix="seqto-") as folder, _captured_errors() as errors:
         given, result = Path(folder) / "given.onnx", Path(folder) / "result.onnx"
         try:
+            if weights:
+                return folded(proto, weights, result)
             onnx.save(proto, given)
             # Not symbolic: it needs sympy, and leaves files in the current folder when it fails.
             quant_pre_process(given, result, skip_symbolic_shape=True)
@@ -228,9 +233,21 @@ def _is_inference_norm(node: onnx.NodeProto) -> bool:
 def _check(proto: onnx.ModelProto, name: str) -> None:
     """Raise where the prepared model is no valid ONNX model."""
     try:
-        onnx.checker.check_model(proto)
+        _check_whole(proto)
     except onnx.checker.ValidationError as error:
         raise ModelError(
             f"Model {name} is not valid ONNX after its preparation ({first_line(error)}): "
             "check it with onnx.checker, and export it again."
         ) from error
+
+
+def _check_whole(proto: onnx.ModelProto) -> None:
+    """Have onnx check the model; the values of its weights do not matter."""
+    if not is_large(proto):
+        onnx.checker.check_model(proto)
+        return
+    light, weights = stripped(proto)
+    with tempfile.TemporaryDirectory(prefix="seqto-") as folder:
+        path = Path(folder) / "model.onnx"
+        save_hollow(light, weights, path)
+        onnx.checker.check_model(path)

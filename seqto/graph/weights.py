@@ -15,6 +15,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper, version_converter
 
 from seqto.errors import LayerError, QuantizationError
+from seqto.graph.files import changed
 from seqto.graph.layers import reduced_axes, weight_of
 from seqto.graph.load import first_line
 from seqto.graph.nodes import all_nodes, initializers, replace_nodes, unused_name, used_tensors
@@ -153,7 +154,9 @@ def at_opset(model: Model, version: int) -> Model:
     if given >= version:
         return model
     try:
-        proto = version_converter.convert_version(model.proto, version)
+        proto = changed(
+            model.proto, lambda proto: version_converter.convert_version(proto, version)
+        )
     except Exception as error:  # The converter raises RuntimeError and others.
         raise QuantizationError(
             f"model {model.name!r} cannot be converted from opset {given} to {version} "

@@ -1,20 +1,28 @@
 """What the quantizers share: options by name, the form of models, exclusions, precisions."""
 
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import onnx
 from onnxruntime.quantization import QuantType
-from onnxruntime.quantization.quant_utils import save_and_reload_model_with_shape_infer
+from onnxruntime.quantization.quant_utils import (
+    add_infer_metadata,
+    save_and_reload_model_with_shape_infer,
+)
 
 from seqto.errors import ConfigError, LayerError, ModelError, nearest
+from seqto.graph.files import LARGE_TENSOR, changed
 from seqto.graph.layers import weight_layers
 from seqto.graph.regions import left_in_float, weightless_regions
+from seqto.storage import stored_bytes
 from seqto.types import INT8, INT16, Candidate, Layer, Model
 
 WEIGHT_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """The operations that layers are."""
+
+_OVERHEAD = sys.getsizeof(b"")
 
 IntegerType = Literal["int8", "uint8", "int16", "uint16"]
 
@@ -38,7 +46,20 @@ def require_operations(op_types: Sequence[str] | None, known: Collection[str]) -
 
 def with_shapes(model: Model) -> Model:
     """Return the model with the marks of shape inference that ORT's quantizers look for."""
-    return Model(model.name, save_and_reload_model_with_shape_infer(model.proto))
+    if not model.is_large:
+        return Model(model.name, save_and_reload_model_with_shape_infer(model.proto))
+    proto = changed(model.proto, _inferred)
+    for tensor in proto.graph.initializer:
+        # As ORT does, so that the sha256 of a model does not depend on the way here.
+        if tensor.HasField("raw_data") and stored_bytes(tensor) + _OVERHEAD >= LARGE_TENSOR:
+            tensor.data_location = onnx.TensorProto.DEFAULT
+    return Model(model.name, proto)
+
+
+def _inferred(proto: onnx.ModelProto) -> onnx.ModelProto:
+    inferred = onnx.shape_inference.infer_shapes(proto)
+    add_infer_metadata(inferred)
+    return inferred
 
 
 def find_layers(

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import onnx
 import onnxruntime
+from onnx.version_converter import convert_version
 from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod
 from onnxruntime.quantization.calibrate import CalibraterBase, TensorsData, create_calibrator
 from onnxruntime.quantization.quant_utils import update_opset_version
@@ -20,7 +21,8 @@ from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError, QuantizationError
 from seqto.graph.exclusions import keep_in_float
-from seqto.graph.weights import own_weights, store_into, stored_bytes
+from seqto.graph.files import changed, save_model
+from seqto.graph.weights import INT4_OPSET, own_weights, store_into, stored_bytes
 from seqto.quantizers.memory import Memory
 from seqto.quantizers.onnxruntime import (
     QUANT_TYPES,
@@ -108,8 +110,7 @@ class StaticQuantizer:
 
     def prepare(self, model: Model) -> tuple[Model, tuple[Layer, ...]]:
         """Return the model with shapes and the opset its types need, and its layers."""
-        types = QUANT_TYPES[self.weight_type], QUANT_TYPES[self.activation_type]
-        prepared = with_shapes(Model(model.name, update_opset_version(model.copy_proto(), *types)))
+        prepared = with_shapes(self._at_its_opset(model))
         quantized = [op for op in WEIGHT_OPS if op in self._quantized_ops()]
         if not quantized:
             raise ConfigError(
@@ -184,6 +185,16 @@ class StaticQuantizer:
         each = 4 + wide + (8 if self.quantize_bias and layer.op_type != "MatMul" else 0)
         return outputs * values * wide + (outputs if self.per_channel else 1) * each + _QDQ_BYTES
 
+    def _at_its_opset(self, model: Model) -> Model:
+        """Return the model in an opset that has the types to quantize to."""
+        if not model.is_large:
+            types = QUANT_TYPES[self.weight_type], QUANT_TYPES[self.activation_type]
+            return Model(model.name, update_opset_version(model.copy_proto(), *types))
+        if "16" not in self.weight_type + self.activation_type:
+            return model
+        # ORT would convert it in one piece.
+        return Model(model.name, changed(model.proto, _with_wide_integers))
+
     def _quantized_ops(self) -> list[str]:
         # Sorted: ORT's own default is a set, whose order changes from process to process.
         return self.op_types or sorted({*QLinearOpsRegistry, *QDQRegistry})
@@ -207,7 +218,7 @@ class StaticQuantizer:
 
     def _calibrator(self, model: Model, folder: Path) -> CalibraterBase:
         path, augmented = folder / "model.onnx", folder / "augmented.onnx"
-        onnx.save(model.proto, path)
+        save_model(model, path)
         options: dict[str, Any] = {"symmetric": self.activation_symmetric}
         if self.calibration == "percentile":
             options["percentile"] = self.percentile
@@ -219,6 +230,7 @@ class StaticQuantizer:
             self._quantized_ops(),
             augmented_model_path=str(augmented),
             calibrate_method=_METHODS[self.calibration],
+            use_external_data_format=model.is_large,
             extra_options=options,
         )
         # ORT's own session takes all cores and spins on them: twice the CPU for the same work.
@@ -229,6 +241,11 @@ class StaticQuantizer:
             augmented, settings, providers=["CPUExecutionProvider"]
         )
         return calibrator
+
+
+def _with_wide_integers(proto: onnx.ModelProto) -> onnx.ModelProto:
+    (given,) = (each.version for each in proto.opset_import if not each.domain)
+    return proto if given >= INT4_OPSET else convert_version(proto, INT4_OPSET)
 
 
 class _OneBatch(CalibrationDataReader):

@@ -6,6 +6,7 @@ import onnxruntime
 
 from seqto.devices.onnxruntime import has_vnni, is_x86
 from seqto.graph.inner import with_outputs
+from seqto.graph.sessions import open_session
 from seqto.types import Arrays, Model
 
 
@@ -21,9 +22,7 @@ class Taps:
             # Integer operations would saturate, which is no fault of a layer.
             options.add_session_config_entry("session.x64quantprecision", "1")
         self._names = list(names)
-        self._session = onnxruntime.InferenceSession(
-            with_outputs(model, names).to_bytes(), options, providers=["CPUExecutionProvider"]
-        )
+        self._session = open_session(with_outputs(model, names), options)
 
     def run(self, inputs: Arrays) -> Arrays:
         """Return the tensors for these samples, by name."""

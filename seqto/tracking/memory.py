@@ -145,7 +145,7 @@ class MemoryTracker:
         self, trial: Trial, model: Model, example: Arrays, facts: Mapping[str, str]
     ) -> None:
         """Keep the model's bytes."""
-        self.models[trial.id] = model.to_bytes()
+        self.models[trial.id] = b"".join(model.chunks())
 
     def register(self, study: str, name: str, recommended: Sequence[Recommendation]) -> None:
         """Point the aliases at the trials."""

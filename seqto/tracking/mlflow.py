@@ -33,6 +33,7 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import TrackingError
+from seqto.graph.sessions import open_session
 from seqto.interrupts import in_one_go
 from seqto.types import (
     TABLES,
@@ -247,15 +248,15 @@ class MlflowTracker:
                 name="model",
                 flavor=mlflow.onnx,
                 run_id=trial.id,
-                onnx_model=model.proto,
+                # A copy, as writing external data empties the model in memory.
+                onnx_model=model.copy_proto() if model.is_large else model.proto,
                 signature=_signature(model, example),
                 input_example=_small(example),
                 onnx_execution_providers=[facts.get("provider", "CPUExecutionProvider")],
                 onnx_session_options={"extra_session_config": dict(session)} if session else None,
                 metadata={"seqto.key": trial.candidate.key, **session},
                 pip_requirements=_requirements(),
-                # External data would empty the model in memory.
-                save_as_external_data=False,
+                save_as_external_data=model.is_large,
             )
         self._batch(trial.id, tags={"seqto.model_uri": info.model_uri})
 
@@ -511,7 +512,7 @@ def _small(example: Arrays) -> Any:
 def _signature(model: Model, example: Arrays) -> Any:
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(model.to_bytes(), providers=["CPUExecutionProvider"])
+    session = open_session(model, onnxruntime.SessionOptions())
     names = [output.name for output in session.get_outputs()]
     outputs = dict(zip(names, session.run(None, dict(example)), strict=True))
     return infer_signature(dict(example), outputs)

@@ -75,14 +75,6 @@ def test_missing_external_data_are_named(tmp_path: Path, left: int | None) -> No
     assert "\n" not in str(caught.value)
 
 
-def test_more_than_an_onnx_file_holds_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(onnx.checker, "MAXIMUM_PROTOBUF", 1000)
-    with pytest.raises(ModelError, match="takes models below 2 GiB"):
-        load_model(_with_external_data(tmp_path), "mine")
-
-
 def test_specs_are_the_inputs_as_declared() -> None:
     assert input_specs(residual()) == (TensorSpec("x", (None, 3, 8, 8), "float32"),)
 

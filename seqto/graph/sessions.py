@@ -1,0 +1,60 @@
+"""ONNX Runtime's sessions of models in memory, also of those too large for one message."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import onnx
+
+from seqto.graph.files import Weights, buffer, stripped
+from seqto.types import Model
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+_LOCATION = "weights"
+_WRITTEN_BESIDE = "session.optimized_model_external_initializers_file_name"
+
+
+def open_session(
+    model: Model,
+    options: "onnxruntime.SessionOptions",
+    providers: Sequence[str] = ("CPUExecutionProvider",),
+    **settings: object,
+) -> "onnxruntime.InferenceSession":
+    """Return the model in a session with these options, straight from memory."""
+    if not model.is_large:
+        return _opened(model.to_bytes(), options, providers, **settings)
+    light, weights = stripped(model.proto, _LOCATION)
+    return session_of(light, weights, options, providers, **settings)
+
+
+def session_of(
+    light: onnx.ModelProto,
+    weights: Weights,
+    options: "onnxruntime.SessionOptions",
+    providers: Sequence[str] = ("CPUExecutionProvider",),
+    **settings: object,
+) -> "onnxruntime.InferenceSession":
+    """Return a graph and the weights apart from it in a session with these options.
+
+    Where the options say that the optimized model is written, its weights are beside it.
+    """
+    if options.optimized_model_filepath:
+        beside = f"{Path(options.optimized_model_filepath).name}.data"
+        options.add_session_config_entry(_WRITTEN_BESIDE, beside)
+    content = buffer(weights)
+    # The same memory serves as the file that the graph refers to; ORT copies what it keeps.
+    options.add_external_initializers_from_files_in_memory([_LOCATION], [content], [content.nbytes])
+    return _opened(light.SerializeToString(), options, providers, **settings)
+
+
+def _opened(
+    graph: bytes,
+    options: "onnxruntime.SessionOptions",
+    providers: Sequence[str],
+    **settings: object,
+) -> "onnxruntime.InferenceSession":
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(graph, options, providers=list(providers), **settings)

@@ -1,0 +1,110 @@
+"""Models as files: in one piece, or above protobuf's limit with their weights beside the graph.
+
+In memory an onnx.ModelProto may be of any size, but one above LIMIT cannot be written or read in
+one piece: no SerializeToString, no ByteSize, no session from bytes.
+"""
+
+import itertools
+import math
+from collections.abc import Collection, Iterator
+
+import onnx
+from google.protobuf.message import Message
+from onnx import TensorProto, helper
+
+LIMIT = onnx.checker.MAXIMUM_PROTOBUF
+"""Bytes that one protobuf message may have."""
+
+_SHARE_OF_WEIGHTS = 0.97
+"""Of the limit; what is left is for nodes and names, 64 MB of them."""
+
+_FOUR_BITS = (TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1)
+_WITH_LENGTH = 2
+"""Protobuf's wire type of messages and bytes."""
+
+
+def is_large(proto: onnx.ModelProto) -> bool:
+    """Tell whether the model's weights are too large for one file."""
+    return sum(map(stored_bytes, proto.graph.initializer)) > _SHARE_OF_WEIGHTS * LIMIT
+
+
+def stored_bytes(tensor: onnx.TensorProto) -> int:
+    """Return the bytes of a tensor's values, as its type and shape tell them."""
+    # Not len(raw_data), which would copy them first.
+    count = int(math.prod(tensor.dims))
+    if tensor.data_type in _FOUR_BITS:
+        return (count + 1) // 2
+    return count * int(helper.tensor_dtype_to_np_dtype(tensor.data_type).itemsize)
+
+
+def chunks(proto: onnx.ModelProto) -> Iterator[bytes]:
+    """Yield the bytes that the model's file would have, in pieces: a large weight is one."""
+    for piece in _pieces(proto):
+        yield piece if isinstance(piece, bytes) else piece.raw_data
+
+
+def file_size(proto: onnx.ModelProto) -> int:
+    """Return how many bytes the model's file would have."""
+    return _length(_pieces(proto))
+
+
+def copy_fields(source: Message, target: Message, without: Collection[str]) -> None:
+    """Give the target all fields but these of a message of the same type."""
+    for field, value in source.ListFields():
+        if field.name in without:
+            continue
+        if field.is_repeated:
+            getattr(target, field.name).extend(value)
+        elif field.message_type is not None:
+            getattr(target, field.name).CopyFrom(value)
+        else:
+            setattr(target, field.name, value)
+
+
+def _pieces(proto: onnx.ModelProto) -> list[bytes | onnx.TensorProto]:
+    """Return the model's file in order; a tensor stands for its raw data."""
+    before, key, after = _around(proto, "graph")
+    head, tensor_key, tail = _around(proto.graph, "initializer")
+    tensors = [_tensor_pieces(tensor, tensor_key) for tensor in proto.graph.initializer]
+    weights = list(itertools.chain.from_iterable(tensors))
+    length = len(head) + len(tail) + _length(weights)
+    return [before + key + _varint(length) + head, *weights, tail + after]
+
+
+def _tensor_pieces(tensor: onnx.TensorProto, tensor_key: bytes) -> list[bytes | onnx.TensorProto]:
+    """Return one initializer as it stands in the file of its model."""
+    start, key, end = _around(tensor, "raw_data")
+    pieces: list[bytes | onnx.TensorProto] = [start, end]
+    if tensor.HasField("raw_data"):
+        pieces = [start + key + _varint(stored_bytes(tensor)), tensor, end]
+    return [tensor_key + _varint(_length(pieces)), *pieces]
+
+
+def _length(pieces: list[bytes | onnx.TensorProto]) -> int:
+    return sum(len(each) if isinstance(each, bytes) else stored_bytes(each) for each in pieces)
+
+
+def _around(message: Message, name: str) -> tuple[bytes, bytes, bytes]:
+    """Return the bytes before a field, those that announce it, and those behind it."""
+    # Protobuf writes fields in the order of their numbers.
+    fields = message.DESCRIPTOR.fields
+    at = message.DESCRIPTOR.fields_by_name[name].number
+    before, after = type(message)(), type(message)()
+    copy_fields(message, before, {each.name for each in fields if each.number >= at})
+    copy_fields(message, after, {each.name for each in fields if each.number <= at})
+    key = _varint(at << 3 | _WITH_LENGTH)
+    return _bytes(before), key, _bytes(after)
+
+
+def _bytes(message: Message) -> bytes:
+    return bytes(message.SerializeToString(deterministic=True))
+
+
+def _varint(number: int) -> bytes:
+    """Return a number as protobuf writes it: seven bits a byte, the last ones first."""
+    digits = bytearray()
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    digits.append(number)
+    return bytes(digits)
