@@ -50,15 +50,17 @@ def file_size(proto: onnx.ModelProto) -> int:
 
 def copy_fields(source: Message, target: Message, without: Collection[str]) -> None:
     """Give the target all fields but these of a message of the same type."""
-    for field, value in source.ListFields():
-        if field.name in without:
+    # Not by ListFields, which would copy the values of those as well.
+    for field in source.DESCRIPTOR.fields:
+        name = field.name
+        if name in without:
             continue
         if field.is_repeated:
-            getattr(target, field.name).extend(value)
-        elif field.message_type is not None:
-            getattr(target, field.name).CopyFrom(value)
-        else:
-            setattr(target, field.name, value)
+            getattr(target, name).extend(getattr(source, name))
+        elif source.HasField(name) and field.message_type is not None:
+            getattr(target, name).CopyFrom(getattr(source, name))
+        elif source.HasField(name):
+            setattr(target, name, getattr(source, name))
 
 
 def _pieces(proto: onnx.ModelProto) -> list[bytes | onnx.TensorProto]:

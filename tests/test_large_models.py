@@ -4,13 +4,17 @@ The limit is lowered, so that a model of a few kilobytes is a large one.
 """
 
 import hashlib
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import mlflow
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from commands import Command
+from mlflow.tracking import MlflowClient
 from onnx_models import conv_bn_relu, feeds, matmul_add, old_model, residual
 from quantizable_models import mobile
 from tiny_studies import Lab, chain
@@ -29,7 +33,8 @@ from seqto.quantizers.weight_only import WeightOnlyQuantizer
 from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.sensitivity.paper import PaperSensitivity
 from seqto.tracking.memory import MemoryTracker
-from seqto.types import Candidate, Model, Samples
+from seqto.tracking.mlflow import MlflowTracker
+from seqto.types import Candidate, Model, Samples, Trial
 
 MODELS = pytest.mark.parametrize(
     "make", [conv_bn_relu, residual, old_model, matmul_add, mobile, chain]
@@ -223,6 +228,62 @@ def test_study_is_the_same(lower, tmp_path: Path) -> None:
     assert trackers[1].models == trackers[0].models
 
 
-def _facts(trial) -> object:
+def _facts(trial: Trial) -> object:
     metrics = {name: value for name, value in trial.metrics.items() if "latency" not in name}
     return trial.candidate, trial.model_sha256, metrics
+
+
+def test_study_in_mlflow_logs_models_that_can_be_served(
+    lower, tmp_path: Path, migrated_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = Lab.at(tmp_path / "small").run(MemoryTracker())
+    lower()
+    shutil.copy(migrated_store, tmp_path / "mlflow.db")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SEQTO_CACHE", str(tmp_path / "cache"))
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    lab = Lab.at(tmp_path / "large")
+    found = lab.run(MlflowTracker(uri=uri))
+    assert [_facts(each) for each in found.front.members] == [
+        _facts(each) for each in wanted.front.members
+    ]
+    mlflow.set_tracking_uri(uri)
+    try:
+        for trial in found.front.members:
+            _require_served(lab, trial, MlflowClient(uri))
+    finally:
+        mlflow.set_tracking_uri(None)
+
+
+def _require_served(lab: Lab, trial: Trial, client: MlflowClient) -> None:
+    """Fail where the model that was logged is another than that of the trial, or is not served."""
+    model = lab.parts.quantizer.quantize(lab.subject.model, lab.subject.ranges, trial.candidate)
+    address = client.get_run(trial.id).data.tags["seqto.model_uri"]
+    folder = Path(mlflow.artifacts.download_artifacts(address))
+    assert len(list(folder.rglob("*.data"))) == model.is_large
+    inputs = dict(lab.subject.example)
+    expected = OnnxRuntimeDevice().load(model).run(inputs)[0]
+    served = mlflow.pyfunc.load_model(address).predict(inputs)
+    np.testing.assert_array_equal(next(iter(served.values())), expected)
+    logged = mlflow.onnx.load_model(address)
+    values = [onnx.numpy_helper.to_array(each).tolist() for each in logged.graph.initializer]
+    given = [onnx.numpy_helper.to_array(each).tolist() for each in model.proto.graph.initializer]
+    assert values == given
+
+
+def test_single_candidate_is_saved_in_two_files(seqto: Command, lower, tmp_path: Path) -> None:
+    assert seqto("candidate.excluded=[]").code == 0
+    (small,) = tmp_path.rglob("digits-static-*.onnx")
+    wanted = load_model(small, "digits")
+    small.unlink()
+    lower()
+    assert seqto("candidate.excluded=[]").code == 0
+    (graph,) = tmp_path.rglob("digits-static-*.onnx")
+    assert graph.with_name(f"{graph.name}.data").exists()
+    onnx.checker.check_model(graph)
+    for one, other in zip(
+        load_model(graph, "digits").proto.graph.initializer,
+        wanted.proto.graph.initializer,
+        strict=True,
+    ):
+        np.testing.assert_array_equal(*map(onnx.numpy_helper.to_array, (one, other)))

@@ -75,8 +75,11 @@ def changed(
     return attach(change(light), weights)
 
 
-def compact(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return the model in no more memory than it needs: what was deleted from it is still held."""
+def compact(proto: onnx.ModelProto, source: Model) -> onnx.ModelProto:
+    """Return what was made of a model, of a large one in no more memory than it needs."""
+    if not source.is_large:
+        return proto
+    # Protobuf still holds what was deleted from a message: here, the float weights.
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     return copy

@@ -104,7 +104,11 @@ def tidy(proto: onnx.ModelProto) -> None:
     alive = used_tensors(graph) | {name for node in graph.node for name in node.output}
     known = {each.name: each for each in graph.value_info if each.name in alive}
     _replace(graph.value_info, known)
-    _replace(graph.initializer, initializers(graph))
+    constants = initializers(graph)
+    if len(constants) < len(graph.initializer):
+        _replace(graph.initializer, constants)
+    # In place, as protobuf still holds the memory of what is deleted.
+    graph.initializer.sort(key=lambda tensor: tensor.name)
 
 
 def require_folded(graph: onnx.GraphProto, name: str) -> None:

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import QuantizationError
+from seqto.graph.files import compact
 from seqto.graph.layers import gemm_to_matmul
 from seqto.graph.weights import own_weights, store_into, stored_bytes
 from seqto.quantizers.memory import Memory
@@ -116,7 +117,7 @@ class DynamicQuantizer:
                 "Try quantization.op_types or quantization.exclude."
             ) from error
         store_into(quantizer.model.model, stored, self.block_size, known.packed)
-        return Model(model.name, quantizer.model.model)
+        return Model(model.name, compact(quantizer.model.model, model))
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
         """Return about how much of the model's file a layer takes in this precision."""

@@ -21,7 +21,7 @@ from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError, QuantizationError
 from seqto.graph.exclusions import keep_in_float
-from seqto.graph.files import changed, save_model
+from seqto.graph.files import changed, compact, save_model
 from seqto.graph.weights import INT4_OPSET, own_weights, store_into, stored_bytes
 from seqto.quantizers.memory import Memory
 from seqto.quantizers.onnxruntime import (
@@ -173,7 +173,7 @@ class StaticQuantizer:
         store_into(quantizer.model.model, stored, self.block_size, known.packed)
         if self.keep_float:
             keep_in_float(quantizer.model.model, excluded)
-        return Model(model.name, quantizer.model.model, self.session)
+        return Model(model.name, compact(quantizer.model.model, model), self.session)
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
         """Return about how much of the model's file a layer takes in this precision."""

@@ -7,6 +7,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError
+from seqto.graph.files import compact
 from seqto.graph.weights import STORED, store_into, stored_bytes
 from seqto.quantizers.memory import Memory
 from seqto.quantizers.onnxruntime import (
@@ -75,7 +76,7 @@ class WeightOnlyQuantizer:
             model = known.raised(lambda raised: raised)
         proto = model.copy_proto()
         store_into(proto, stored, self.block_size, known.packed)
-        return Model(model.name, proto)
+        return Model(model.name, compact(proto, model))
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
         """Return about how much of the model's file a layer takes in this precision."""
