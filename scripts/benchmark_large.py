@@ -25,7 +25,7 @@ from seqto.graph.prepare import prepare
 from seqto.protocols import Quantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.quantizers.weight_only import WeightOnlyQuantizer
-from seqto.types import FLOAT16, FLOAT32, INT4, INT8, Candidate, Layer, Model, Ranges, Samples
+from seqto.types import FLOAT32, INT4, INT8, Candidate, Layer, Model, Ranges, Samples
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
@@ -70,13 +70,14 @@ def _candidates(
 ) -> None:
     """Quantize, load and run some candidates."""
     names = [layer.name for layer in layers]
-    others = (FLOAT16, INT4) if quantizer.name == "weight_only" else ()
     chosen = {
         "all int8": dict.fromkeys(names, INT8),
-        "one float32": dict.fromkeys(names, INT8) | {names[0]: FLOAT32},
-        "all float32": dict.fromkeys(names, FLOAT32),
-        **{f"all {each}": dict.fromkeys(names, each) for each in others},
+        "all int4": dict.fromkeys(names, INT4),
+        # So that what is made is too large for one file as well.
+        "one int8": dict.fromkeys(names, FLOAT32) | {names[0]: INT8},
     }
+    if quantizer.name == "static":
+        del chosen["all int4"]
     for title, precisions in chosen.items():
         label = f"{quantizer.name}, {title}"
         with _measured(f"{label}: quantize"):

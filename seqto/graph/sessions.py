@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import onnxruntime
 
 _LOCATION = "weights"
+_NO_PREPACKING = "session.disable_prepacking"
 _WRITTEN_BESIDE = "session.optimized_model_external_initializers_file_name"
 
 
@@ -43,6 +44,8 @@ def session_of(
     if options.optimized_model_filepath:
         beside = f"{Path(options.optimized_model_filepath).name}.data"
         options.add_session_config_entry(_WRITTEN_BESIDE, beside)
+        # Such a session is there to be written, and copies for the kernels would be in vain.
+        options.add_session_config_entry(_NO_PREPACKING, "1")
     content = buffer(weights)
     # The same memory serves as the file that the graph refers to; ORT copies what it keeps.
     options.add_external_initializers_from_files_in_memory([_LOCATION], [content], [content.nbytes])
