@@ -15,8 +15,9 @@ LEVELS = [
     {"evaluate", "pareto", "sensitivity"},
     {"subject", "constraint"},
     {"screening"},
-    {"schemes"},
+    {"schemes", "attempts"},
     {"study", "report"},
+    {"workers"},
     {"cli"},
     {"__main__", "_plugins"},
 ]

@@ -77,7 +77,8 @@ class SeqtoSweeper(Sweeper):
         in_process = self.config.hydra.launcher._target_.endswith(".BasicLauncher")
         with open_dict(config):
             del config["hydra"]
-        run_study(config, launch, 1 if in_process else None, folder)
+        # Hydra's own launcher would compose a config for each candidate, only to run it right here.
+        run_study(config, None if in_process else launch, folder)
 
     def _launch(self, jobs: list[list[str]]) -> list[str]:
         assert self.launcher is not None
