@@ -28,6 +28,7 @@ ROOMS = {
     "matplotlib": {"report"},
     "sklearn": {"datasets"},
     "PIL": {"datasets"},
+    "huggingface_hub": {"models"},
     "onnx": {"types", "graph", "quantizers", "tracking"},
 }
 # The contract's own modules, which may see each other.
