@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import mlflow
 import pytest
 from commands import Command
 from hub_server import FILE, REPO, Hub, look_at, served
@@ -114,3 +115,19 @@ def test_a_path_for_embedded_data_is_refused(seqto: Command) -> None:
     assert result.err.strip().endswith(
         "dataset.labels belongs to dataset=images: choose that as well."
     )
+
+
+def test_a_registered_model_is_quantized(seqto: Command, tmp_path: Path) -> None:
+    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    with mlflow.start_run():
+        mlflow.onnx.log_model(
+            EmbeddedModel().load().proto,
+            name="classifier",
+            registered_model_name="mine",
+            pip_requirements=["onnx"],
+            save_as_external_data=False,
+        )
+    mlflow.set_tracking_uri(None)
+    result = seqto("model=registry", "model.uri=models:/mine/1", *SHORT)
+    assert result.code == 0, result.err
+    assert len(list(tmp_path.glob("outputs/*/*/mine-static-*.onnx"))) == 1
