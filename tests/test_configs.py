@@ -19,6 +19,8 @@ NEEDED = {
     "model=registry": ["model.uri=models:/name@alias"],
     "model=hub": ["model.repo=owner/name", "model.file=my.onnx"],
     "dataset=images": ["dataset.path=photos"],
+    "dataset=npz": ["dataset.path=samples.npz"],
+    "dataset=hf": ["dataset.path=owner/name"],
 }
 
 

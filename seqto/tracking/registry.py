@@ -59,7 +59,7 @@ def _onnx_file(found: Path, uri: str) -> Path:
     description = found / "MLmodel"
     flavors = yaml.safe_load(description.read_text())["flavors"] if description.is_file() else {}
     if "onnx" in flavors:
-        return found / flavors["onnx"]["data"]
+        return found / str(flavors["onnx"]["data"])
     files = sorted(found.glob("*.onnx"))
     if len(files) == 1:
         return files[0]
