@@ -43,7 +43,7 @@ class DivergenceSensitivity:
         samples: Samples,
     ) -> tuple[LayerScore, ...]:
         """Return the layers, the most hurt first."""
-        runs = SharedPrefixes(model, list(islice(samples.batches(1), self.samples)))
+        runs = SharedPrefixes(model, list(samples.first_batches(self.samples)))
         harm = harm_to(list(runs.reference()))
         found: dict[str, dict[str, np.ndarray]] = {layer.name: {} for layer in layers}
         for layer in layers:
