@@ -78,7 +78,10 @@ def _uncomposable(message: str) -> str:
     if found := re.search(r"Could not override '([^']+)'", message):
         key = found[1].partition("@")[0]
         if owners := _choices_with(key):
-            return f"{key} belongs to {' or '.join(owners)}: choose that as well."
+            return (
+                f"{key} belongs to {' or '.join(owners)}: choose that as well, or where commas "
+                f"choose several at once write ++{key}=..."
+            )
         return f"there is no config key {key!r}{nearest(key, known_keys())}. See --help or conf/."
     if found := re.search(r"Could not find '([^']+)/([^'/]+)'", message):
         group, choice = found[1], found[2]
