@@ -22,6 +22,8 @@ class Hub:
     cuts: list[int] = field(default_factory=list)
     ranges: list[str | None] = field(default_factory=list)
     heads: int = 0
+    elsewhere: bool = False
+    """Whether the content lies on another server, as that of large files does."""
 
     @property
     def sha256(self) -> str:
@@ -56,10 +58,14 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
             hub.heads += 1
-            if self._is_there():
+            if hub.elsewhere:
+                self._redirect()
+            elif self._is_there():
                 self._begin(200, len(hub.content))
 
         def do_GET(self) -> None:
+            if hub.elsewhere and self.path != "/storage":
+                return self._redirect()
             if not self._is_there():
                 return
             wanted = self.headers.get("Range")
@@ -72,13 +78,25 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             self.close_connection = True
 
         def _is_there(self) -> bool:
-            found = self.path == f"/{REPO}/resolve/main/{FILE}"
+            found = self.path in (f"/{REPO}/resolve/main/{FILE}", "/storage")
             if not found:
                 self.send_response(404)
                 self.send_header("X-Error-Code", "EntryNotFound")
                 self.send_header("Content-Length", "0")
                 self.end_headers()
             return found
+
+        def _redirect(self) -> None:
+            self.send_response(302)
+            # Another name of the same machine is another server to the client.
+            self.send_header(
+                "Location", f"{hub.endpoint.replace('127.0.0.1', 'localhost')}/storage"
+            )
+            self.send_header("X-Linked-Size", str(len(hub.content)))
+            self.send_header("X-Linked-ETag", f'"{hub.sha256}"')
+            self.send_header("X-Repo-Commit", "0" * 40)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
 
         def _begin(self, status: int, length: int, start: int | None = None) -> None:
             self.send_response(status)

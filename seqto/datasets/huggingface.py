@@ -62,7 +62,7 @@ class HuggingFaceDataset:
         except ImportError as error:
             raise DatasetError(
                 "dataset=hf needs the datasets library, which is not installed: "
-                "pip install 'seqto[hf]'."
+                "pip install 'seqto[hf]' (in a checkout '.[hf]')."
             ) from error
         folder = Path(self.path).expanduser()
         try:

@@ -18,7 +18,13 @@ from seqto.workspace import Workspace
 
 _log = logging.getLogger(__name__)
 
-_NOT_FOUND = ("RepositoryNotFoundError", "RevisionNotFoundError", "RemoteEntryNotFoundError")
+_NOT_FOUND = (
+    "RepositoryNotFoundError",
+    "RevisionNotFoundError",
+    "RemoteEntryNotFoundError",
+    # As the one above is called in versions before 1.
+    "EntryNotFoundError",
+)
 
 
 @dataclass(config=ConfigDict(extra="forbid", arbitrary_types_allowed=True), kw_only=True)
@@ -100,7 +106,7 @@ class HubModel:
         except ImportError as error:
             raise ModelError(
                 f"{self._title} is fetched with huggingface_hub, which is not installed: "
-                f"pip install 'seqto[hub]', {self._by_hand()}."
+                f"pip install 'seqto[hub]' (in a checkout '.[hub]'), {self._by_hand()}."
             ) from error
         return huggingface_hub
 

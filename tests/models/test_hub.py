@@ -59,6 +59,12 @@ def test_a_good_file_is_fetched_once(hub: Hub, tmp_path: Path) -> None:
     assert (hub.heads, len(hub.ranges)) == (1, 1)
 
 
+def test_a_file_that_lies_elsewhere_is_followed(hub: Hub, tmp_path: Path) -> None:
+    hub.elsewhere = True
+    assert source(hub, tmp_path).load().to_bytes() == CONTENT
+    assert hub.heads == 1 and hub.ranges == [None]
+
+
 def test_a_file_put_there_by_hand_is_used(hub: Hub, tmp_path: Path) -> None:
     model = source(hub, tmp_path)
     model.path.parent.mkdir(parents=True)
