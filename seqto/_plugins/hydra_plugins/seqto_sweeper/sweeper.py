@@ -68,28 +68,31 @@ class SeqtoSweeper(Sweeper):
 
     def _fetch(self, grid: Sequence[Sequence[str]]) -> set[int]:
         """Fetch the models of all studies, and return which of these cannot even begin."""
-        from seqto.cli.fetch import fetch_model
-
         # Before the first study: who fetches models watches, who waits for studies goes away.
         failed: set[int] = set()
         unavailable: dict[str, Exception] = {}
         for number, overrides in enumerate(grid):
             try:
-                config = self._composed(overrides)
-                model = str(config.model)
-                if model in unavailable:
-                    raise unavailable[model]
-                try:
-                    fetch_model(config)
-                except Exception as error:
-                    # A server that does not answer is not waited for again.
-                    unavailable[model] = error
-                    raise
+                self._fetch_once(overrides, unavailable)
             except Exception as error:
                 failed.add(number)
                 print(f"study {_place(number, grid)}", flush=True)
                 print(f"seqto: error: {complain(error)}", file=sys.stderr)
         return failed
+
+    def _fetch_once(self, overrides: Sequence[str], unavailable: dict[str, Exception]) -> None:
+        """Fetch a study's model, unless that failed for another one: nobody waits twice."""
+        from seqto.cli.fetch import fetch_model
+
+        config = self._composed(overrides)
+        model = str(config.model)
+        if model in unavailable:
+            raise unavailable[model]
+        try:
+            fetch_model(config)
+        except Exception as error:
+            unavailable[model] = error
+            raise
 
     def _composed(self, overrides: Sequence[str]) -> DictConfig:
         assert self.config is not None and self.hydra_context is not None
