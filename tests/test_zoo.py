@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 from onnx_models import feeds, op_types, run
 from tiny_studies import Lab
-from zoo_models import ZOO, ZooModel
+from zoo_models import ZOO, ZooModel, shufflenetv2
 
 from seqto.datasets.generated import RandomDataset
 from seqto.graph.prepare import prepare
 from seqto.protocols import Quantizer
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
+from seqto.search.budget import BudgetSearch
 from seqto.search.ladder import LadderSearch
+from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.sensitivity.paper import PaperSensitivity
 from seqto.tracking.memory import MemoryTracker
 from seqto.types import Model, TrialState
@@ -67,3 +69,18 @@ def test_a_short_study(zoo: ZooModel, model: Model, quantizer: Quantizer, tmp_pa
     assert 0.24 < full.metrics["size_ratio"] < 0.30
     assert full.metrics["size_ratio"] < excluding.metrics["size_ratio"] < 1
     assert full.metrics["divergence"] > 0
+
+
+@pytest.mark.slow
+def test_a_shuffled_network_is_studied_the_default_way(tmp_path: Path) -> None:
+    lab = Lab.at(
+        tmp_path,
+        shufflenetv2(),
+        dataset=RandomDataset(calibration_size=2, evaluation_size=4),
+        sensitivity=DivergenceSensitivity(samples=2),
+        search=BudgetSearch(budgets=3, screens=2, evaluations=3),
+    )
+    outcome = lab.run(MemoryTracker(), register_models=False)
+    costs = [score.costs["int8"] for score in outcome.record.scores]
+    assert len(costs) == 57 and min(costs) > 0
+    assert outcome.record.trials[-1].metrics["divergence"] == pytest.approx(0, abs=1e-6)
