@@ -45,7 +45,7 @@ class Subject:
 
     @property
     def example(self) -> Arrays:
-        """One sample, as a single inference takes it."""
+        """One sample, or as many as the model has to be fed with in a single inference."""
         return next(self.samples.batches(1))
 
     @property
@@ -104,6 +104,8 @@ def undone(candidate: Candidate, model: Model, device: Device) -> list[str]:
 def run_all(program: Program, samples: Samples, batch: int) -> np.ndarray:
     """Return the first output for all samples, run in batches."""
     outputs = np.concatenate([program.run(inputs)[0] for inputs in samples.batches(batch)])
+    if samples.fixed_batch:
+        outputs = outputs[: len(samples)]
     if not np.isfinite(outputs).all():
         raise DeviceError("the model's output is not finite: it has NaN or infinite values")
     return outputs

@@ -30,6 +30,8 @@ ROOMS = {
     "matplotlib": {"report"},
     "sklearn": {"datasets"},
     "PIL": {"datasets"},
+    "huggingface_hub": {"models"},
+    "datasets": {"datasets"},
     "onnx": {"types", "graph", "quantizers", "tracking"},
 }
 # The contract's own modules, which may see each other.

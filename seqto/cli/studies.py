@@ -12,6 +12,7 @@ from rich.console import Console
 from seqto import __version__
 from seqto.cli.build import GROUPS, build_context, build_settings
 from seqto.cli.candidate import CHOICES
+from seqto.cli.fetch import fetch_model
 from seqto.cli.pointers import print_lines, where_to_look
 from seqto.errors import ConfigError, ConstraintError
 from seqto.report.terminal import StudyProgress, in_words, print_front, print_schemes
@@ -27,6 +28,8 @@ def run_study(config: DictConfig, launch: Launch | None, folder: Path) -> None:
     """
     console = rich.get_console()
     _refuse_candidate(config)
+    # Not within the status line: a download has a progress bar of its own.
+    fetch_model(config)
     with console.status("Preparing model, samples and ranges ..."):
         context = build_context(config)
     parts, subject, tracker = context.parts, context.subject, context.tracker
