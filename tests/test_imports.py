@@ -14,7 +14,7 @@ LEVELS = [
     {"models", "datasets", "quantizers", "search", "devices", "metrics", "tracking"},
     {"evaluate", "pareto", "sensitivity"},
     {"subject", "constraint"},
-    {"screening"},
+    {"screening", "sharing"},
     {"schemes", "attempts"},
     {"study", "report"},
     {"workers"},

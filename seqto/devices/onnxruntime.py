@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import onnxruntime
@@ -26,6 +26,9 @@ _PRECISE_KERNELS = "session.x64quantprecision"
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class OnnxRuntimeDevice:
     """An execution provider of ONNX Runtime in this process."""
+
+    shares_prefixes: ClassVar[bool] = True
+    """Parts of models cost it nothing to load: what models have in common need not run twice."""
 
     name: str = "cpu"
     provider: str = _CPU_PROVIDER
