@@ -29,6 +29,7 @@ from seqto.types import FLOAT32, INT4, INT8, Candidate, Layer, Model, Ranges, Sa
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
+_QUANTIZERS = {each.name: each for each in (WeightOnlyQuantizer(), StaticQuantizer())}
 
 
 def main() -> None:
@@ -48,12 +49,9 @@ def main() -> None:
             floating = prepare(model)
         del model
         reference = _run("float", floating, samples)
-        for quantizer in (WeightOnlyQuantizer(), StaticQuantizer()):
+        for quantizer in map(_QUANTIZERS.__getitem__, options.quantizations):
             with _measured(f"{quantizer.name}: prepare"):
                 prepared, layers = quantizer.prepare(floating)
-            if isinstance(quantizer, StaticQuantizer):
-                # It has a copy of its own.
-                del floating
             with _measured(f"{quantizer.name}: calibrate"):
                 ranges = quantizer.calibrate(prepared, samples)
             _candidates(quantizer, prepared, layers, ranges, samples, reference)
@@ -159,6 +157,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--gigabytes", type=float, default=2.2, help="of the model's weights")
     parser.add_argument("--width", type=int, default=4096, help="of its layers")
     parser.add_argument("--samples", type=int, default=4, help="to calibrate with and to run")
+    names = list(_QUANTIZERS)
+    parser.add_argument("--quantizations", nargs="+", choices=names, default=names)
     return parser.parse_args()
 
 

@@ -167,8 +167,10 @@ def spread(trials: Sequence[Trial], count: int) -> list[Trial]:
     small to be told apart, and steps of the harm itself on ruined ones.
     """
     front = non_dominated(trials, SCREENED)
-    harms = np.log([max(trial.metrics["divergence"], NEGLIGIBLE / 10) for trial in front])
-    low, high = max(harms.min(), np.log(NEGLIGIBLE)), min(harms.max(), np.log(RUINED))
+    harms = np.log([max(trial.metrics["divergence"], 1e-9) for trial in front])
+    high = min(harms.max(), np.log(RUINED))
+    # Where all harm is negligible, it still tells the better from the worse.
+    low = max(harms.min(), min(np.log(NEGLIGIBLE), high - np.log(10)))
     chosen: set[int] = set()
     for target in np.linspace(max(low, high), low, count):
         left = [at for at in range(len(front)) if at not in chosen]

@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +11,7 @@ import filelock
 import pydantic
 from pydantic import ConfigDict, Field
 
+from seqto.attempts import Attempt
 from seqto.constraint import Constraint
 from seqto.errors import ConfigError, StudyError, nearest
 from seqto.evaluate import Subject, measure, needed_session, undone
@@ -42,6 +43,9 @@ LOW_STABILITY = 0.7
 
 _log = logging.getLogger(__name__)
 
+_INCIDENTAL = ("path", "workers")
+"""Settings that do not make another study: what is there counts, not where, nor who looks at it."""
+
 OBJECTIVES = ("accuracy_loss", "accuracy_drop", "size_bytes", "size_ratio", "latency_ms")
 
 
@@ -53,8 +57,8 @@ class Assignment:
     candidate: Candidate
 
 
-Launch = Callable[[str, Sequence[Assignment]], Sequence[str]]
-"""Has a study's assignments measured somewhere, and returns the ids of their trials."""
+Launch = Callable[[str, Sequence[Assignment]], Iterable[str]]
+"""Has a study's assignments measured somewhere, and gives the ids of their trials."""
 
 Watch = Callable[[Trial, int, int], None]
 """Is told of each trial that ended, how many are done and how many there are at the most."""
@@ -124,7 +128,7 @@ class Study:
         # Another runtime, or other kernels, measure something else.
         runtime = [facts["runtime"], facts.get("kernels", "")]
         contents = [self.subject.original_sha256, self.subject.fingerprint, *runtime]
-        return content_key([*contents, _without_paths(self.parts.settings)])
+        return content_key([*contents, _what_counts(self.parts.settings)])
 
     def run(self, launch: Launch, watch: Watch, publish: Publish, config: str) -> Outcome:
         """Open or resume the study, measure what is missing, conclude."""
@@ -156,7 +160,7 @@ class Study:
         search.start(record.scores)
         if isinstance(search, ScreenedSearch):
             self.tracker.log_table(study, SCREENING, search.table())
-        complete = {
+        ended = {
             trial.candidate.key: trial
             for trial in record.trials
             if trial.state is TrialState.COMPLETE
@@ -165,12 +169,14 @@ class Study:
         while candidates := search.ask(self.settings.batch):
             batch = [Assignment(index + place, each) for place, each in enumerate(candidates)]
             index += len(batch)
-            missing = [each for each in batch if each.candidate.key not in complete]
-            ended = dict(complete)
-            for trial in map(self.tracker.trial, launch(study, missing) if missing else []):
-                ended[trial.candidate.key] = trial
+            missing = [each for each in batch if each.candidate.key not in ended]
+            launched = iter(launch(study, missing) if missing else ())
             measured += len(missing)
             for each in batch:
+                # A launcher may give its trials one by one, as they end.
+                while each.candidate.key not in ended:
+                    trial = self.tracker.trial(next(launched))
+                    ended[trial.candidate.key] = trial
                 trial = ended[each.candidate.key]
                 failed += trial.state is TrialState.FAILED
                 search.tell(trial)
@@ -275,8 +281,7 @@ def run_trial(
 ) -> str:
     """Measure one candidate and return the id of its trial, which says so if it failed."""
     candidate = assignment.candidate
-    name = f"{assignment.index:03d} excl {len(candidate.excluded)}"
-    trial = tracker.start_trial(study, assignment.index, candidate, name)
+    trial = start_trial(tracker, study, assignment)
     try:
         model = parts.quantizer.quantize(subject.model, subject.ranges, candidate)
         twin = tracker.twin(study, model.digest) if study else None
@@ -294,6 +299,28 @@ def run_trial(
     else:
         tracker.finish_trial(trial, measurement, twin.index if twin else None)
     return trial
+
+
+def start_trial(tracker: Tracker, study: str | None, assignment: Assignment) -> str:
+    """Return the id of a new trial, by a name that tells it apart."""
+    candidate = assignment.candidate
+    name = f"{assignment.index:03d} excl {len(candidate.excluded)}"
+    return tracker.start_trial(study, assignment.index, candidate, name)
+
+
+def record_attempt(
+    tracker: Tracker, study: str, trial: str, assignment: Assignment, made: Attempt, device: str
+) -> None:
+    """Record how a candidate fared that was measured elsewhere."""
+    measurement = made.measurement
+    if measurement is None:
+        tracker.end_trial(trial, TrialState.FAILED, made.failure)
+        return
+    _notice(made.undone, assignment, device)
+    twin = tracker.twin(study, measurement.model_sha256)
+    if twin is not None:
+        measurement = replace(measurement, metrics=twin.metrics)
+    tracker.finish_trial(trial, measurement, twin.index if twin else None)
 
 
 def _notice(layers: Sequence[str], assignment: Assignment, device: str) -> None:
@@ -348,10 +375,10 @@ def _opened(tracker: Tracker, plan: StudyPlan, resume: bool) -> Iterator[str]:
         raise
 
 
-def _without_paths(settings: object) -> object:
-    """Return the settings without `path`: what is there counts, not where it lies."""
+def _what_counts(settings: object) -> object:
+    """Return the settings without those that no result depends on."""
     if isinstance(settings, Mapping):
-        return {k: _without_paths(v) for k, v in settings.items() if k != "path"}
+        return {k: _what_counts(v) for k, v in settings.items() if k not in _INCIDENTAL}
     return settings
 
 

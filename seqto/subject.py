@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from seqto import __version__
-from seqto.errors import ConfigError, ModelError, nearest
+from seqto.errors import ConfigError, DatasetError, ModelError, nearest
 from seqto.evaluate import Subject, run_all
 from seqto.graph.groups import run_as_one
 from seqto.graph.load import input_specs
@@ -25,6 +25,7 @@ from seqto.types import (
     Model,
     Ranges,
     Samples,
+    Splits,
     TensorSpec,
     content_key,
 )
@@ -73,8 +74,10 @@ def prepare_subject(parts: Parts, workspace: Workspace) -> Subject:
     del original
     model, layers = parts.quantizer.prepare(floating)
     specs = input_specs(floating)
-    batch = _batch(specs, parts.dataset.chunk_size, parts.quantizer.batch_invariant)
-    splits = parts.dataset.load(specs)
+    fixed = _fixed_batch(specs)
+    free = min(parts.dataset.chunk_size, _AT_A_TIME) if parts.quantizer.batch_invariant else 1
+    batch = fixed or free
+    splits = _in_batches(parts.dataset.load(specs), fixed)
     contents = [sha, splits.fingerprint, *_VERSIONS]
     reference = _reference(parts, workspace, floating, splits.evaluation, batch, contents)
     return Subject(
@@ -128,14 +131,40 @@ def float_latency(parts: Parts, subject: Subject) -> dict[str, float]:
     }
 
 
-def _batch(specs: Sequence[TensorSpec], chunk_size: int, invariant: bool) -> int:
-    fixed = {spec.shape[0] for spec in specs if spec.shape and spec.shape[0] is not None}
-    if fixed - {1}:
+def _fixed_batch(specs: Sequence[TensorSpec]) -> int | None:
+    """Return how many samples the model takes at a time, or None where that is free."""
+    single = [spec for spec in specs if not spec.shape]
+    if single:
         raise ModelError(
-            f"the model takes batches of exactly {max(fixed - {1})} samples. Export it with a free "
-            "batch dimension, or with a batch of 1."
+            f"model input {single[0]} has no axis for samples: make it a constant of the model, or "
+            "export it with a batch dimension."
         )
-    return 1 if fixed or not invariant else min(chunk_size, _AT_A_TIME)
+    fixed = {spec.shape[0] for spec in specs} - {None}
+    if len(fixed) > 1:
+        raise ModelError(
+            f"the model's inputs ({', '.join(map(str, specs))}) do not agree on the number of "
+            "samples, their first dimension: export it with a free batch dimension, or with a "
+            "batch of 1."
+        )
+    return fixed.pop() if fixed else None
+
+
+def _in_batches(splits: Splits, fixed: int | None) -> Splits:
+    """Return the splits, fed in batches of this size if it is fixed."""
+    if fixed is None or fixed == 1:
+        return splits
+    # Two batches at least, so that two halves of the samples can be told apart.
+    if len(splits.calibration) < 2 * fixed:
+        raise DatasetError(
+            f"the model takes batches of exactly {fixed} samples: set dataset.calibration_size to "
+            f"{2 * fixed} or more (it is {len(splits.calibration)}), or export the model with a "
+            "free batch dimension."
+        )
+    return replace(
+        splits,
+        calibration=replace(splits.calibration, fixed_batch=fixed),
+        evaluation=replace(splits.evaluation, fixed_batch=fixed),
+    )
 
 
 def _ranges(

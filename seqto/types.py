@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import onnx
@@ -185,19 +186,39 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Preprocessed inputs by name, with labels where there are any."""
+    """Preprocessed inputs by name, with labels where there are any.
+
+    `fixed_batch` is how many at a time the model takes, no more and no fewer, if it says so.
+    """
 
     inputs: Arrays
     ids: tuple[str, ...]
     labels: np.ndarray | None = None
+    fixed_batch: int | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def batches(self, size: int) -> Iterator[Arrays]:
-        """Yield the inputs in order, at most `size` samples at a time."""
+        """Yield the inputs in order, at most `size` samples at a time.
+
+        With a fixed batch it is exactly that many, and the last batch is filled up with copies of
+        the last sample.
+        """
+        size = self.fixed_batch or size
         for start in range(0, len(self), size):
-            yield {name: array[start : start + size] for name, array in self.inputs.items()}
+            batch = {name: array[start : start + size] for name, array in self.inputs.items()}
+            missing = start + size - len(self)
+            if self.fixed_batch and missing > 0:
+                batch = {
+                    name: np.concatenate([array, np.repeat(array[-1:], missing, axis=0)])
+                    for name, array in batch.items()
+                }
+            yield batch
+
+    def first_batches(self, count: int) -> Iterator[Arrays]:
+        """Yield the first so many samples, as few at a time as the model takes."""
+        return islice(self.batches(1), -(-count // (self.fixed_batch or 1)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,10 @@ class Workspace:
         """Return the user's cache folder, or the one that SEQTO_CACHE names."""
         return cls(Path(os.environ.get("SEQTO_CACHE") or platformdirs.user_cache_dir("seqto")))
 
+    def models(self) -> Path:
+        """Return where fetched models are, by repository, revision and file."""
+        return self.root / "models"
+
     def samples(self, key: str) -> Path:
         """Return where preprocessed inputs are."""
         return self.root / "samples" / key

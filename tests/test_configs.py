@@ -16,7 +16,11 @@ CHOICES = sorted(
 # What a user has to say for a choice to be complete.
 NEEDED = {
     "model=local": ["model.path=my.onnx"],
+    "model=registry": ["model.uri=models:/name@alias"],
+    "model=hub": ["model.repo=owner/name", "model.file=my.onnx"],
     "dataset=images": ["dataset.path=photos"],
+    "dataset=npz": ["dataset.path=samples.npz"],
+    "dataset=hf": ["dataset.path=owner/name"],
 }
 
 

@@ -14,9 +14,10 @@ LEVELS = [
     {"models", "datasets", "quantizers", "search", "devices", "metrics", "tracking"},
     {"evaluate", "pareto", "sensitivity"},
     {"subject", "constraint"},
-    {"screening"},
-    {"schemes"},
+    {"screening", "sharing"},
+    {"schemes", "attempts"},
     {"study", "report"},
+    {"workers"},
     {"cli"},
     {"__main__", "_plugins"},
 ]
@@ -29,6 +30,8 @@ ROOMS = {
     "matplotlib": {"report"},
     "sklearn": {"datasets"},
     "PIL": {"datasets"},
+    "huggingface_hub": {"models"},
+    "datasets": {"datasets"},
     "onnx": {"types", "storage", "graph", "quantizers", "tracking"},
 }
 # The contract's own modules, which may see each other.

@@ -17,7 +17,7 @@ from seqto.cli.build import Context
 from seqto.cli.candidate import chosen_candidate
 from seqto.cli.paths import CONF
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, OnnxRuntimeProgram
-from seqto.errors import ModelError
+from seqto.errors import DatasetError
 from seqto.graph.prepare import prepare
 from seqto.metrics.agreement import Top1Agreement, accuracy
 from seqto.models.local import LocalModel
@@ -251,16 +251,22 @@ def test_a_model_of_batch_1_takes_one_sample_at_a_time(path: Path, workspace: Wo
     assert len(subject.reference) == len(subject.samples) == 10
 
 
-def test_a_model_of_a_larger_batch_is_refused_before_samples_are_read(
-    path: Path, workspace: Workspace
-) -> None:
-    class Unread(RandomDataset):
-        def load(self, inputs: Any) -> Any:
-            raise AssertionError("samples were read for nothing")
+def test_a_model_of_a_larger_batch_is_fed_exactly_that(path: Path, workspace: Workspace) -> None:
+    free = prepare_subject(parts(path), workspace)
+    path.write_bytes(with_batch(4).to_bytes())
+    subject = prepare_subject(parts(path), workspace)
+    assert subject.batch == 4
+    assert len(subject.example["x"]) == 4
+    assert len(subject.reference) == len(subject.samples) == 10
+    np.testing.assert_allclose(subject.reference, free.reference, rtol=1e-4, atol=1e-5)
+    for name, limits in subject.ranges.items():
+        assert limits == pytest.approx(free.ranges[name], rel=1e-4, abs=1e-5)
 
+
+def test_a_larger_batch_needs_two_batches_to_calibrate(path: Path, workspace: Workspace) -> None:
     path.write_bytes(with_batch(8).to_bytes())
-    with pytest.raises(ModelError, match="batches of exactly 8 samples.*free batch"):
-        prepare_subject(parts(path, dataset=Unread()), workspace)
+    with pytest.raises(DatasetError, match="batches of exactly 8.*calibration_size to 16 or more"):
+        prepare_subject(parts(path), workspace)
 
 
 def test_float_latency_has_the_names_of_the_candidates(path: Path, workspace: Workspace) -> None:

@@ -11,6 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from seqto.cli.build import Context, build_context
+from seqto.cli.fetch import fetch_model
 from seqto.cli.pointers import print_lines, where_to_look
 from seqto.errors import ConfigError, LayerError, StudyError
 from seqto.graph.files import save_model
@@ -36,6 +37,7 @@ def run_single(config: DictConfig) -> None:
     """Measure one candidate, save its model, and say where."""
     from seqto.report.terminal import in_words
 
+    fetch_model(config)
     context = build_context(config)
     candidate = chosen_candidate(config, context)
     run = run_trial(context.parts, context.subject, context.tracker, None, Assignment(0, candidate))

@@ -66,12 +66,22 @@ def _invalid(error: pydantic.ValidationError) -> str:
 
 def _missing(error: MissingMandatoryValue) -> str:
     key = getattr(error, "full_key", None) or str(error).rpartition(" ")[2]
+    # A published model says what it was made for.
+    root = OmegaConf.to_container(error.parent_node._get_root()) if error.parent_node else {}
+    model = root.get("model") or {} if isinstance(root, dict) else {}
+    if key == "dataset.path" and model.get("needs"):
+        return f"{key} is not given: {model['name']} needs {model['needs']}, add {key}=<folder>."
     return f"{key} is not given: add {key}=..."
 
 
 def _uncomposable(message: str) -> str:
     if found := re.search(r"Could not override '([^']+)'", message):
         key = found[1].partition("@")[0]
+        if owners := _choices_with(key):
+            return (
+                f"{key} belongs to {' or '.join(owners)}: choose that as well, or where commas "
+                f"choose several at once write ++{key}=..."
+            )
         return f"there is no config key {key!r}{nearest(key, known_keys())}. See --help or conf/."
     if found := re.search(r"Could not find '([^']+)/([^'/]+)'", message):
         group, choice = found[1], found[2]
@@ -87,6 +97,15 @@ def known_keys() -> list[str]:
         for path in (CONF / group).glob("*.yaml"):
             keys |= set(_keys(OmegaConf.load(path), f"{group}."))
     return sorted(keys)
+
+
+def _choices_with(key: str) -> list[str]:
+    """Return the choices of the key's group that have it."""
+    group = key.partition(".")[0]
+    found = sorted((CONF / group).glob("*.yaml")) if group in _groups() else []
+    return [
+        f"{group}={path.stem}" for path in found if key in _keys(OmegaConf.load(path), f"{group}.")
+    ]
 
 
 def _groups() -> list[str]:

@@ -12,31 +12,40 @@ from rich.console import Console
 from seqto import __version__
 from seqto.cli.build import GROUPS, build_context, build_settings
 from seqto.cli.candidate import CHOICES
+from seqto.cli.fetch import fetch_model
 from seqto.cli.pointers import print_lines, where_to_look
 from seqto.errors import ConfigError, ConstraintError
 from seqto.report.terminal import StudyProgress, in_words, print_front, print_schemes
 from seqto.study import Launch, Outcome, Study
 from seqto.types import Front, StudyRecord
+from seqto.workers import Workers, usable_cores
 
 
-def run_study(config: DictConfig, launch: Launch, batch: int | None, folder: Path) -> None:
-    """Run the study that this config describes, and print its answer."""
+def run_study(config: DictConfig, launch: Launch | None, folder: Path) -> None:
+    """Run the study that this config describes, and print its answer.
+
+    Without a launcher its candidates are measured by processes of this machine.
+    """
     console = rich.get_console()
     _refuse_candidate(config)
+    # Not within the status line: a download has a progress bar of its own.
+    fetch_model(config)
     with console.status("Preparing model, samples and ranges ..."):
         context = build_context(config)
-    layers = len(context.subject.layers)
-    settings = build_settings(config, batch or layers + 1)
-    study = Study(context.parts, context.subject, settings, context.tracker, context.workspace)
+    parts, subject, tracker = context.parts, context.subject, context.tracker
+    count = getattr(parts.device, "workers", 1) or usable_cores()
+    workers = Workers(parts, subject, tracker, count)
+    settings = build_settings(config, len(subject.layers) + 1 if launch else workers.batch)
+    study = Study(parts, subject, settings, tracker, context.workspace)
     _introduce(console, study)
 
-    with StudyProgress(console) as progress:
+    with StudyProgress(console) as progress, workers:
 
         def publish(record: StudyRecord, front: Front) -> Sequence[Path]:
             progress.say("drawing, storing models")
             return write_files(folder, record, front, _environment(study))
 
-        outcome = study.run(launch, progress.advance, publish, _yaml(config))
+        outcome = study.run(launch or workers.launch, progress.advance, publish, _yaml(config))
     _conclude(console, study, outcome, folder)
     _answer(console, study, outcome)
 

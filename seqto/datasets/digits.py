@@ -10,7 +10,7 @@ from pydantic.dataclasses import dataclass
 
 from seqto.datasets.digits_split import split
 from seqto.datasets.fit import check_fits, single_input
-from seqto.errors import DatasetError
+from seqto.errors import ConfigError, DatasetError
 from seqto.types import Samples, Splits, TensorSpec, content_key, sha256
 
 
@@ -22,7 +22,16 @@ class DigitsDataset:
     evaluation_size: PositiveInt = 800
     chunk_size: PositiveInt = 200
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    path: str | None = None
     name: str = field(default="digits", init=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a path: who gives one wants other data."""
+        if self.path is not None:
+            raise ConfigError(
+                f"dataset=digits is embedded and takes no dataset.path={self.path}: add "
+                "dataset=images, or a model that is made for images."
+            )
 
     def load(self, inputs: Sequence[TensorSpec]) -> Splits:
         """Return the splits under the name of the model's only input."""

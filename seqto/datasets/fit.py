@@ -28,6 +28,23 @@ def single_input(specs: Sequence[TensorSpec], dataset_name: str) -> TensorSpec:
     return specs[0]
 
 
+def as_wanted(arrays: Arrays, specs: Sequence[TensorSpec]) -> Arrays:
+    """Return the arrays in the types of the inputs, where that changes no more than precision."""
+    wanted = {spec.name: np.dtype(spec.dtype) for spec in specs}
+    return {name: _cast(array, wanted.get(name)) for name, array in arrays.items()}
+
+
+def _cast(array: np.ndarray, wanted: np.dtype | None) -> np.ndarray:
+    if wanted is None or array.dtype == wanted:
+        return array
+    floats = array.dtype.kind == wanted.kind == "f"
+    integers = array.dtype.kind in "iu" and wanted.kind in "iu" and array.size > 0
+    if integers:
+        limits = np.iinfo(wanted)
+        integers = limits.min <= int(array.min()) and int(array.max()) <= limits.max
+    return array.astype(wanted) if floats or integers else array
+
+
 def fits(array: np.ndarray, spec: TensorSpec) -> bool:
     """Tell whether the array has the type, the rank and the fixed dimensions of the input."""
     if array.dtype.name != spec.dtype or array.ndim != len(spec.shape):

@@ -1,7 +1,6 @@
 """A folder of images, decoded once for all who read them."""
 
 import hashlib
-import logging
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +15,7 @@ from PIL import Image
 from pydantic import ConfigDict, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
+from seqto.datasets.draw import Draw
 from seqto.datasets.fit import single_input
 from seqto.datasets.image_pool import ImageFile, find_images
 from seqto.datasets.preprocess import ImagePreprocess, ImageTarget
@@ -25,8 +25,6 @@ from seqto.workspace import Workspace, written_whole
 
 _FORMAT = 1
 """To be raised when the same settings give other arrays."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(config=ConfigDict(extra="forbid", arbitrary_types_allowed=True), kw_only=True)
@@ -67,31 +65,10 @@ class ImageFolder:
 
     def _draw(self) -> dict[str, ImageFile]:
         """Return the images to use by their sha256, in the order of the seed."""
-        folder = Path(self.path).expanduser()
-        pool = find_images(folder, self.labels)
-        needed = self.calibration_size + (self.evaluation_size or 1)
-        self._require(len(pool) >= needed, f"{len(pool)}")
-        drawn: dict[str, ImageFile] = {}
-        duplicates = 0
-        for index in np.random.RandomState(self.seed).permutation(len(pool)):
-            if self.evaluation_size is not None and len(drawn) == needed:
-                break
-            first = drawn.setdefault(_file_sha256(pool[index].path), pool[index])
-            duplicates += first is not pool[index]
-        if duplicates:
-            _log.warning("%s: %d images are copies of others and are left out.", folder, duplicates)
-        self._require(len(drawn) >= needed, f"{len(drawn)} different")
-        return drawn
-
-    def _require(self, enough: bool, found: str) -> None:
-        """Raise where there are too few images."""
-        if not enough:
-            evaluation = "at least 1" if self.evaluation_size is None else self.evaluation_size
-            raise DatasetError(
-                f"{self.path} has {found} images, but {self.calibration_size} to calibrate and "
-                f"{evaluation} to evaluate on are needed: add images, or lower "
-                "dataset.calibration_size and dataset.evaluation_size."
-            )
+        pool = find_images(Path(self.path).expanduser(), self.labels)
+        draw = Draw(self.calibration_size, self.evaluation_size, self.seed, self.path, "images")
+        drawn = draw.of(len(pool), lambda index: _file_sha256(pool[index].path))
+        return {digest: pool[index] for digest, index in drawn.items()}
 
     def _decoded_once(self, key: str, images: list[ImageFile], target: ImageTarget) -> np.ndarray:
         """Return the preprocessed images from a file that is shared by processes."""

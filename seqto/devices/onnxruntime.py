@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import onnxruntime
@@ -28,11 +28,15 @@ _PRECISE_KERNELS = "session.x64quantprecision"
 class OnnxRuntimeDevice:
     """An execution provider of ONNX Runtime in this process."""
 
+    shares_prefixes: ClassVar[bool] = True
+    """Parts of models cost it nothing to load: what models have in common need not run twice."""
+
     name: str = "cpu"
     provider: str = _CPU_PROVIDER
     threads: Annotated[int, Field(ge=1)] = 1
     precise_kernels: Literal["auto", "on", "off"] = "auto"
     session: dict[str, str] = field(default_factory=dict)
+    workers: Annotated[int, Field(ge=1)] | None = None
     warmup: Annotated[int, Field(ge=0)] = 2
     repeats: Annotated[int, Field(ge=1)] = 10
 

@@ -1,14 +1,18 @@
 """Graphs cut into parts that run one after another, and what a change to a graph touches."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import onnx
-from onnx import helper
+from onnx import TensorProto, helper
 
-from seqto.graph.nodes import all_nodes, initializers
+from seqto.graph.nodes import all_nodes, initializers, replace_nodes
 from seqto.types import Model
+
+_UNFUSED_READERS = {"Conv", "ConvTranspose", "Gemm", "DynamicQuantizeLinear"}
+"""What ONNX Runtime does not fuse with the node that makes its first input."""
 
 
 @dataclass(frozen=True)
@@ -34,20 +38,83 @@ def find_cuts(model: Model) -> tuple[Cut, ...]:
 
     The first cut is before all nodes, the last one behind them with nothing but that output.
     """
-    types = _types(model.proto.graph)
-    end = len(model.proto.graph.node)
-    every = [
-        Cut(position, tensors, sum(_sample_bytes(types[name]) for name in tensors if name in types))
-        for position, tensors in enumerate(_live(model.proto.graph))
-        # A part cannot be fed what has no known type.
-        if position == end or set(tensors) <= set(types)
-    ]
+    every = _places(model.proto.graph)
     inner = [
         here
         for before, here, after in zip(every, every[1:], every[2:], strict=False)
         if before.sample_bytes >= here.sample_bytes <= after.sample_bytes
     ]
     return (every[0], *inner, every[-1])
+
+
+def clean_cuts(model: Model) -> tuple[Cut, ...]:
+    """Return where parts of the graph above its first output compute to the bit what it does whole.
+
+    Expects a model of `in_order`. Fusions and layouts of tensors end at what is quantized, and
+    before a layer. They do not before an addition, for one, which a Conv before it may do as well.
+    """
+    graph = model.proto.graph
+    makers = {name: node.op_type for node in graph.node for name in node.output}
+    closed = {each.name for each in graph.input} | {
+        name
+        for name, value in _types(graph).items()
+        # ONNX Runtime may make signed ones unsigned, together with what reads them.
+        if makers.get(name) == "QuantizeLinear"
+        and value.type.tensor_type.elem_type in (TensorProto.UINT8, TensorProto.UINT16)
+    }
+    readers: dict[str, set[str]] = defaultdict(set)
+    for node in graph.node:
+        for name in _reads(node):
+            readers[name].add(node.op_type)
+    every = _places(graph)
+    inner = [
+        cut
+        for cut in every[1:-1]
+        if all(name in closed or readers[name] <= _UNFUSED_READERS for name in cut.tensors)
+    ]
+    return (every[0], *inner, every[-1])
+
+
+def in_order(model: Model) -> Model:
+    """Return the nodes above the first output, each just before the first one that needs it.
+
+    The order follows from the graph alone, so models that have a beginning in common also have
+    their first nodes in common. What is dequantized is so for each of its readers, as ONNX Runtime
+    does it itself: then what goes from one part to the next stays quantized.
+    """
+    proto = model.copy_proto()
+    graph = proto.graph
+    nodes = _reading_alone(graph)
+    makers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    pending = [makers[graph.output[0].name]] if graph.output[0].name in makers else []
+    seen, placed = set(pending), []
+    while pending:
+        needed = (makers[name] for name in _reads(nodes[pending[-1]]) if name in makers)
+        missing = next((index for index in needed if index not in seen), None)
+        if missing is None:
+            placed.append(nodes[pending.pop()])
+        else:
+            pending.append(missing)
+            seen.add(missing)
+    replace_nodes(graph, placed)
+    graph.value_info.extend(_quantized_types(graph))
+    return Model(model.name, proto, model.session)
+
+
+def common_nodes(one: Model, other: Model) -> int:
+    """Return how many first nodes of both models are the same and read the same constants."""
+    first, second = one.proto, other.proto
+    if one.session != other.session or _setting(first) != _setting(second):
+        return 0
+    constants = initializers(first.graph), initializers(second.graph)
+    count = 0
+    for mine, theirs in zip(first.graph.node, second.graph.node, strict=False):
+        if _text(mine) != _text(theirs) or not all(
+            _same_constant(*(each.get(name) for each in constants)) for name in _reads(mine)
+        ):
+            break
+        count += 1
+    return count
 
 
 def part(model: Model, start: Cut, end: Cut) -> Model:
@@ -95,6 +162,17 @@ def same_computation(one: Model, other: Model) -> bool:
             for each in first.initializer
         )
     )
+
+
+def _places(graph: onnx.GraphProto) -> list[Cut]:
+    """Return all places between nodes where what is needed behind has a known type, and the end."""
+    types = _types(graph)
+    return [
+        Cut(position, tensors, sum(_sample_bytes(types[name]) for name in tensors if name in types))
+        for position, tensors in enumerate(_live(graph))
+        # A part cannot be fed what has no known type.
+        if position == len(graph.node) or set(tensors) <= set(types)
+    ]
 
 
 def _live(graph: onnx.GraphProto) -> Iterator[tuple[str, ...]]:
@@ -152,7 +230,58 @@ def _model_of(
     proto.graph.input.extend(types[name] for name in start.tensors if name in read)
     made = [name for name in end.tensors if name not in start.tensors]
     proto.graph.output.extend(types.get(name, onnx.ValueInfoProto(name=name)) for name in made)
-    return Model(source.name, proto)
+    return Model(source.name, proto, source.session)
+
+
+def _reading_alone(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+    """Return the nodes with a DequantizeLinear of its own for each that reads one's output.
+
+    Those of constants remain as they are.
+    """
+    constants = initializers(graph)
+    shared = {
+        node.output[0]: node
+        for node in graph.node
+        if node.op_type == "DequantizeLinear" and node.input[0] not in constants
+    }
+    nodes: list[onnx.NodeProto] = []
+    for node in graph.node:
+        for name in {each for each in node.input if each in shared}:
+            own = onnx.NodeProto()
+            own.CopyFrom(shared[name])
+            own.name = own.output[0] = f"{name} for {node.output[0]}"
+            node.input[:] = [own.name if each == name else each for each in node.input]
+            nodes.append(own)
+        nodes.append(node)
+    return nodes
+
+
+def _quantized_types(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
+    """Yield the types of quantized tensors, which quantizers do not write into the graph."""
+    types, constants = _types(graph), initializers(graph)
+    for node in graph.node:
+        zero_point = constants.get(node.input[2]) if len(node.input) > 2 else None
+        quantized = node.op_type == "QuantizeLinear" and node.output[0] not in types
+        if quantized and node.input[0] in types and zero_point is not None:
+            value = onnx.ValueInfoProto()
+            value.CopyFrom(types[node.input[0]])
+            value.name = node.output[0]
+            value.type.tensor_type.elem_type = zero_point.data_type
+            yield value
+
+
+def _setting(proto: onnx.ModelProto) -> tuple[object, ...]:
+    """Return what the meaning of a model's nodes depends on besides themselves."""
+    opsets = sorted((each.domain, each.version) for each in proto.opset_import)
+    others = (*proto.graph.input, *proto.graph.sparse_initializer, *proto.functions)
+    texts = [each.SerializeToString(deterministic=True) for each in others]
+    return proto.ir_version, opsets, texts
+
+
+def _same_constant(one: onnx.TensorProto | None, other: onnx.TensorProto | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return _same_values(one, other)
 
 
 def _text(node: onnx.NodeProto) -> bytes:

@@ -111,7 +111,23 @@ def nodes_to_exclude(model: Model, candidate: Candidate, always: Collection[str]
     layers = {name for name, _ in candidate.precisions} | set(always)
     excluded = layers - set(in_precisions(candidate, (INT8, INT16))) | set(always)
     regions = weightless_regions(model.proto.graph, layers)
-    return sorted(excluded) + left_in_float(regions, layers, excluded)
+    left = left_in_float(regions, layers, excluded)
+    return sorted(excluded) + left + _last_softmaxes(model.proto.graph, {*excluded, *left})
+
+
+def _last_softmaxes(graph: onnx.GraphProto, known: Collection[str]) -> list[str]:
+    """Return what turns scores into the model's probabilities, unless it is known already.
+
+    In steps of 1/256 most probabilities are 0 and the others alike, for no byte saved.
+    """
+    outputs = {each.name for each in graph.output}
+    return [
+        node.name
+        for node in graph.node
+        if node.op_type in ("Softmax", "LogSoftmax")
+        and outputs.intersection(node.output)
+        and node.name not in known
+    ]
 
 
 def tensors_around(graph: onnx.GraphProto, layers: Collection[str]) -> set[str]:

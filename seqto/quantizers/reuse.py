@@ -1,4 +1,4 @@
-"""ONNX Runtime's quantizers, which compute nothing twice.
+"""ONNX Runtime's quantizers, which compute nothing twice, and all channels of a weight at once.
 
 Nearly all their time goes into weights, channel by channel, and the next candidate needs the same
 ones again. What these classes return is to the bit what their bases return.
@@ -13,10 +13,23 @@ from onnx import numpy_helper
 from onnxruntime.quantization.base_quantizer import QuantizationParams
 from onnxruntime.quantization.onnx_model import ONNXModel
 from onnxruntime.quantization.onnx_quantizer import ONNXQuantizer
-from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
+from onnxruntime.quantization.qdq_quantizer import QDQQuantizer, QDQQuantTensorType
+from onnxruntime.quantization.quant_utils import (
+    TENSOR_NAME_QUANT_SUFFIX,
+    compute_data_quant_params,
+    get_qmin_qmax_for_qType,
+    quantize_nparray,
+)
 
 from seqto.graph.layers import FLOAT_TYPES
 from seqto.quantizers.memory import Known
+
+_INTEGERS = (
+    onnx.TensorProto.INT8,
+    onnx.TensorProto.UINT8,
+    onnx.TensorProto.INT16,
+    onnx.TensorProto.UINT16,
+)
 
 
 class ReusingQDQQuantizer(QDQQuantizer):
@@ -49,6 +62,11 @@ class ReusingQDQQuantizer(QDQQuantizer):
         keys = {
             name: ("parameters", name, info.tensor_type, info.axis) for name, info in wanted.items()
         }
+        for name, info in wanted.items():
+            if keys[name] not in self._known.values and self._is_plain(name):
+                parameters = self._channel_parameters(name, info)
+                if parameters is not None:
+                    self._known.values[keys[name]] = parameters
         self.tensors_to_quantize = {
             name: info for name, info in wanted.items() if keys[name] not in self._known.values
         }
@@ -63,6 +81,31 @@ class ReusingQDQQuantizer(QDQQuantizer):
             for name, key in keys.items()
             if isinstance(known := self._known.values[key], QuantizationParams)
         }
+
+    def _is_plain(self, name: str) -> bool:
+        """Return whether this is a weight of which the user says nothing in particular."""
+        return (
+            name in self.initializers
+            and name not in self.tensor_quant_overrides
+            and self.min_real_range is None
+            and not getattr(self, "block_size", 0)
+        )
+
+    def _channel_parameters(self, name: str, info: Any) -> QuantizationParams | None:
+        """Return the parameters of a weight with a scale for each channel, None if ORT has to."""
+        if info.tensor_type is not QDQQuantTensorType.WEIGHT or info.axis is None:
+            return None
+        weight, integer = self.initializers[name], self.weight_qType
+        scaled = _symmetric_scales(weight, integer, info.axis, bool(self.reduce_range))
+        if scaled is None:
+            return None
+        zero_point, scale = scaled
+        return QuantizationParams(
+            zero_point=zero_point,
+            scale=scale,
+            quant_type=integer,
+            axis=info.axis % len(weight.dims),
+        )
 
     def _adjust_weight_scale_for_int32_bias(
         self,
@@ -87,6 +130,9 @@ class ReusingQDQQuantizer(QDQQuantizer):
         contents = (_content(value) for _, value in sorted(parameters.data.items()))
         key = ("quantized", weight_proto.name, *contents)
         known = self._known.values.get(key)
+        if known is None and not self.add_qdq_pair_to_weight and self._is_plain(weight_proto.name):
+            given = (parameters.get(each) for each in ("axis", "quant_type", "zero_point", "scale"))
+            known = self._known.values[key] = _quantized_channels(weight_proto, *given)
         if known is None or parameters.get("block_size"):
             super()._add_qdq_nodes_for_initializer(weight_proto)
             added = self.model.initializer()[-1]
@@ -115,7 +161,46 @@ class ReusingONNXQuantizer(ONNXQuantizer):
         """Return the names of the quantized weight, its zero point and its scale."""
         quantize = super().quantize_weight_per_channel_impl
         key = ("channels", weight_name, *options)
-        return self._added_once(key, lambda: quantize(weight_name, *options))
+        return self._added_once(
+            key,
+            lambda: self._at_once(weight_name, *options) or quantize(weight_name, *options),
+        )
+
+    def _at_once(
+        self,
+        name: str,
+        integer: int,
+        axis: int,
+        reduce_range: bool = True,
+        keep_float_weight: bool = False,
+    ) -> tuple[str, str, str] | None:
+        """Return the names of what was added for a weight; None if that is left to ORT."""
+        weight = self.model.get_initializer(name)
+        plain = (
+            weight is not None
+            and name not in self.tensor_quant_overrides
+            and self.min_real_range is None
+            and not keep_float_weight
+        )
+        if not plain or not self.is_weight_symmetric(integer):
+            return None
+        scaled = _symmetric_scales(weight, integer, axis, bool(self.reduce_range and reduce_range))
+        if scaled is None:
+            return None
+        zero_point, scale = scaled
+        quantized = _quantized_channels(weight, axis % len(weight.dims), integer, *scaled)
+        if quantized is None:
+            return None
+        names = quantized.name, f"{name}_zero_point", f"{name}_scale"
+        make = onnx.helper.make_tensor
+        self.model.initializer_extend(
+            [
+                make(names[2], weight.data_type, scale.shape, scale.tolist()),
+                make(names[1], integer, zero_point.shape, zero_point.tolist()),
+                quantized,
+            ]
+        )
+        return names
 
     def _added_once(self, key: tuple[Any, ...], quantize: Callable[[], Any]) -> Any:
         """Return what `quantize` returns; the initializers that it added are added again."""
@@ -166,6 +251,52 @@ class _QuickModel(ONNXModel):
         for node in self.model.graph.node:
             if old_input_name in node.input:
                 self.replace_node_input(node, old_input_name, new_input_name)
+
+
+def _symmetric_scales(
+    weight: onnx.TensorProto, integer: int, axis: int, reduce_range: bool
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the zero points and scales of a weight's channels; None if they are left to ORT."""
+    rank = len(weight.dims)
+    if weight.data_type not in FLOAT_TYPES or integer not in _INTEGERS or not -rank <= axis < rank:
+        return None
+    values = numpy_helper.to_array(weight)
+    others = tuple(each for each in range(rank) if each != axis % rank)
+    most = np.abs(values).max(axis=others, initial=0)
+    limits = np.finfo(values.dtype)
+    # Beyond that, some versions of ORT overflow, and what is no number is an error of theirs.
+    if not values.size or not (most <= limits.max / 2).all():
+        return None
+    # What does not depend on the values comes from ORT: the zero points of a channel with a range,
+    # and of one without.
+    (some, _), (none, one) = (
+        compute_data_quant_params(np.array([each], values.dtype), integer, True, reduce_range)
+        for each in (limits.max / 2, 0)
+    )
+    lowest, highest = get_qmin_qmax_for_qType(integer, reduce_range, symmetric=True)
+    # As float64, in which nothing is lost before the division.
+    scales = most.astype(np.float64) * 2 / (float(highest) - float(lowest))
+    empty = scales < limits.tiny
+    return np.where(empty, none, some), np.where(empty, one, scales.astype(values.dtype))
+
+
+def _quantized_channels(
+    weight: onnx.TensorProto,
+    axis: int | None,
+    integer: int,
+    zero_point: np.ndarray,
+    scale: np.ndarray,
+) -> onnx.TensorProto | None:
+    """Return the weight in integers, a scale for each channel; None if that is left to ORT."""
+    if axis is None or integer not in _INTEGERS:
+        return None
+    values = numpy_helper.to_array(weight)
+    # What no number becomes depends on how many are cast at once.
+    if not values.size or not np.isfinite(values).all():
+        return None
+    shape = [-1 if each == axis else 1 for each in range(values.ndim)]
+    quantized = quantize_nparray(integer, values, scale.reshape(shape), zero_point.reshape(shape))
+    return numpy_helper.from_array(quantized, weight.name + TENSOR_NAME_QUANT_SUFFIX)
 
 
 def _copy(parameters: QuantizationParams) -> QuantizationParams:

@@ -36,6 +36,7 @@ from seqto.quantizers.onnxruntime import (
     tensors_around,
     with_shapes,
 )
+from seqto.quantizers.ranges import minmax_ranges
 from seqto.quantizers.reuse import ReusingQDQQuantizer
 from seqto.types import (
     FLOAT16,
@@ -121,6 +122,12 @@ class StaticQuantizer:
 
     def calibrate(self, model: Model, samples: Samples) -> Ranges:
         """Return the range of every activation over these samples."""
+        if self.calibration == "minmax" and _CALIBRATOR_OPTIONS.keys().isdisjoint(
+            self.extra_options
+        ):
+            return minmax_ranges(
+                model, samples, self._quantized_ops(), symmetric=self.activation_symmetric
+            )
         with (
             tempfile.TemporaryDirectory(prefix="seqto-calibration-") as folder,
             # ORT's histogram calibrators print for every sample.

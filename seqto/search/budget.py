@@ -50,10 +50,12 @@ def landmarks(menu: Menu, count: int) -> list[list[int]]:
     """
     way = exchanges(menu)
     harms = np.array([menu.harm(each) for each in way])
-    matter = harms[(harms >= NEGLIGIBLE) & (harms <= RUINED)]
+    high = min(harms[0], RUINED)
+    matter = harms[(harms >= min(NEGLIGIBLE, high / 10)) & (harms <= high)]
     if len(matter) < len(way) // 4:
         # Costs that are no divergences have a scale of their own.
-        matter = harms[harms > 0]
+        matter = harms
+    matter = matter[matter > 0]
     if not len(matter):
         return [way[0], menu.unchanged()]
     targets = np.linspace(np.log(matter[0]), np.log(matter[-1]), count - 2)

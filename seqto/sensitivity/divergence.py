@@ -16,7 +16,6 @@ from seqto.sensitivity.stability import FIRST_HALF, SECOND_HALF
 from seqto.types import (
     FLOAT32,
     INT8,
-    NEGLIGIBLE,
     Candidate,
     Layer,
     LayerScore,
@@ -28,8 +27,11 @@ from seqto.types import (
 _FEW = 2
 """Samples that show whether a precision does any harm worth measuring."""
 
+_MUCH = 0.03
+"""The share of the harm of all layers that makes one worth more samples."""
+
 _LITTLE = 0.01
-"""The share of a layer's harm in one precision that another one's harm need not be known beside."""
+"""The share of a harm that need not be known well beside it."""
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -55,18 +57,36 @@ class DivergenceSensitivity:
         samples: Samples,
     ) -> tuple[LayerScore, ...]:
         """Return the layers, the most hurt first."""
-        runs = SharedPrefixes(model, list(islice(samples.batches(1), self.samples)))
+        runs = SharedPrefixes(model, list(samples.first_batches(self.samples)))
         harm = harm_to(list(runs.reference()))
         found: dict[str, dict[str, np.ndarray]] = {layer.name: {} for layer in layers}
+
+        def outputs(layer: Layer, precision: str) -> Iterator[np.ndarray]:
+            alone = _alone(layer, precision, layers)
+            return runs.outputs(quantizer.quantize(model, ranges, alone))
+
         for layer in layers:
             ranking: np.ndarray | None = None
             for precision in self._measured():
-                alone = _alone(layer, precision, layers)
-                outputs = runs.outputs(quantizer.quantize(model, ranges, alone))
-                each = _harm_of(outputs, harm, ranking, self.enough)
+                each = _harm_of(outputs(layer, precision), harm, ranking, self.enough)
                 found[layer.name][precision] = each
                 ranking = each if ranking is None else ranking
+        for layer, precision in self._unsettled(layers, found):
+            found[layer.name][precision] = harm.per_sample(list(outputs(layer, precision)))
         return self._ranking(layers, found, harm.name)
+
+    def _unsettled(
+        self, layers: Sequence[Layer], found: Mapping[str, Mapping[str, np.ndarray]]
+    ) -> list[tuple[Layer, str]]:
+        """Return the layers, in one precision or another, that do the most of all harm."""
+        if self.enough is None:
+            return []
+        unsettled = []
+        for precision in self._measured():
+            harms = {layer: float(found[layer.name][precision].mean()) for layer in layers}
+            limit = _MUCH * sum(harms.values())
+            unsettled += [(layer, precision) for layer in layers if harms[layer] > limit > 0]
+        return unsettled
 
     def _measured(self) -> list[str]:
         """Return the precisions to measure, the one that ranks first."""
@@ -110,18 +130,14 @@ def _harm_of(
     ranking: np.ndarray | None,
     enough: int | None,
 ) -> np.ndarray:
-    """Return the harm to each sample, or to fewer samples where it hardly matters."""
-    seen = list(islice(outputs, _FEW))
+    """Return the harm to each sample, or to fewer at first."""
+    first = list(islice(outputs, _FEW))
     if ranking is not None:
-        few = harm.per_sample(seen)
+        few = harm.per_sample(first)
         if few.mean() < _LITTLE * ranking[:_FEW].mean():
             return few
-    if enough is not None:
-        seen += islice(outputs, max(enough - len(seen), 0))
-        some = harm.per_sample(seen)
-        if some.mean() < NEGLIGIBLE / 4:
-            return some
-    return harm.per_sample([*seen, *outputs])
+    rest = outputs if enough is None else islice(outputs, max(enough - _FEW, 0))
+    return harm.per_sample([*first, *rest])
 
 
 def _halves(harms: np.ndarray, score: float) -> dict[str, float]:

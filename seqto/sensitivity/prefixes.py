@@ -35,6 +35,7 @@ class SharedPrefixes:
         ]
         self._kept: dict[Cut, Sequence[Arrays]] = {self._cuts[0]: inputs}
         self._suffixes: dict[Cut, _Step] = {}
+        self._batch = len(next(iter(inputs[0].values())))
 
     def reference(self) -> Iterator[np.ndarray]:
         """Yield the float model's first output for each sample."""
@@ -55,7 +56,11 @@ class SharedPrefixes:
             tensors = given
             for step in steps:
                 tensors = step.run(tensors)
-            yield tensors[output]
+            yield from self._samples(tensors[output])
+
+    def _samples(self, output: np.ndarray) -> Sequence[np.ndarray]:
+        """Return the output of each sample, where the model takes several at a time."""
+        return [output] if self._batch == 1 else np.split(output, self._batch)
 
     def _activations(self, cut: Cut) -> Sequence[Arrays]:
         """Return what the float model holds at this cut, for each sample."""

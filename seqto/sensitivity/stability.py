@@ -1,7 +1,6 @@
 """Whether another draw of the samples would rank the layers alike."""
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from typing import TypeVar
 
 import numpy as np
@@ -15,10 +14,15 @@ FIRST_HALF, SECOND_HALF = "first_half", "second_half"
 
 
 def in_halves(halves: tuple[T, T], samples: Samples, count: int) -> Iterator[tuple[T, Arrays]]:
-    """Yield each of the first so many samples with the one of the two that its half belongs to."""
-    count = min(count, len(samples))
-    for index, inputs in enumerate(islice(samples.batches(1), count)):
-        yield halves[index >= count // 2], inputs
+    """Yield each of the first so many samples with the one of the two that its half belongs to.
+
+    Where the model takes several at a time, these stay in one half: at least one batch is in each.
+    """
+    size = samples.fixed_batch or 1
+    count = min(count if size == 1 else max(count, 2 * size), len(samples))
+    batches = -(-count // size)
+    for index, inputs in enumerate(samples.first_batches(count)):
+        yield halves[index >= batches // 2], inputs
 
 
 def stability(scores: Sequence[LayerScore]) -> float | None:

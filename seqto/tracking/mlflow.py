@@ -242,7 +242,7 @@ class MlflowTracker:
         session = {name: value for name, value in facts.items() if name.startswith("session.")}
         # Logging a model goes through MLflow's global URI.
         mlflow.set_tracking_uri(self._resolved_uri)
-        with _quiet():
+        with quiet():
             info = MlflowModel.log(
                 artifact_path=None,
                 name="model",
@@ -436,7 +436,7 @@ class MlflowTracker:
 
     def _json(self, run_id: str, name: str) -> Any:
         # A folder for each call: MLflow downloads into a shared temporary folder otherwise.
-        with tempfile.TemporaryDirectory(prefix="seqto-") as folder, _quiet():
+        with tempfile.TemporaryDirectory(prefix="seqto-") as folder, quiet():
             try:
                 path = self._client.download_artifacts(run_id, name, folder)
             except (MlflowException, OSError) as error:
@@ -467,7 +467,7 @@ class MlflowTracker:
             if each.name == name:
                 return str(each.version)
         uri = self._run(trial.id).data.tags["seqto.model_uri"]
-        with _quiet():
+        with quiet():
             made = self._client.create_model_version(
                 name,
                 uri,
@@ -546,7 +546,7 @@ def _mlflow_command() -> str:
     return str(beside)
 
 
-def _quiet() -> contextlib.AbstractContextManager[None]:
+def quiet() -> contextlib.AbstractContextManager[None]:
     """Keep MLflow's progress bars off the terminal."""
     return _environment({"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"})
 

@@ -1,17 +1,20 @@
 """Quantizers that compute nothing twice give what ONNX Runtime's own give."""
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx_models import build, residual, weight
 from onnxruntime.quantization.onnx_quantizer import ONNXQuantizer
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 from quantizable_models import mobile, random_samples, shared_weight
 from suite_quantizers import Prepared, prepared_residual
 
+from seqto.errors import QuantizationError
 from seqto.graph.prepare import prepare
 from seqto.protocols import Quantizer
 from seqto.quantizers import dynamic, static
@@ -70,6 +73,71 @@ def shared_bias() -> Model:
     return build(nodes, [*weights, weight("b", 4)], {"x": shape}, {"y": shape}, name="shared_bias")
 
 
+def awkward(dtype: Any = np.float32) -> Model:
+    """Return a MatMul, a Conv and a Gemm whose weights have channels of all kinds."""
+    nodes = [
+        helper.make_node("Conv", ["x", "conv_w", "conv_b"], ["c"], "conv"),
+        helper.make_node("Flatten", ["c"], ["f"], "flatten"),
+        helper.make_node("Gemm", ["f", "gemm_w"], ["g"], "gemm", transB=1),
+        helper.make_node("MatMul", ["g", "matmul_w"], ["y"], "matmul"),
+    ]
+    size = len(channel_scales(dtype))
+    shapes = {"conv_w": (size, 5, 1, 1), "gemm_w": (size, size * 4), "matmul_w": (size, size)}
+    weights = [
+        awkward_weight(name, shape, -1 if name == "matmul_w" else 0, dtype)
+        for name, shape in shapes.items()
+    ]
+    bias = numpy_helper.to_array(weight("conv_b", size)).astype(dtype)
+    weights.append(numpy_helper.from_array(bias, "conv_b"))
+    model = build(nodes, weights, {"x": ["N", 5, 2, 2]}, {"y": ["N", size]}, name="awkward")
+    if dtype == np.float16:
+        for value in (*model.proto.graph.input, *model.proto.graph.output):
+            value.type.tensor_type.elem_type = TensorProto.FLOAT16
+    return model
+
+
+class Ranged(Prepared):
+    """The awkward model with ranges, though few of its weights let it compute anything."""
+
+    def __init__(self, quantizer: Quantizer, floating: Model) -> None:
+        self.quantizer = quantizer
+        self.model, self.layers = quantizer.prepare(floating)
+        self.ranges = dict.fromkeys("xcfgy", (-1.0, 2.0))
+
+
+def channel_scales(dtype: Any) -> np.ndarray:
+    """Return the magnitudes of channels: usual ones, and all that lie at a border."""
+    limits = np.finfo(dtype)
+    tiny, most = float(limits.tiny), float(limits.max)
+    # Where the scale of so many steps is the least that is no denormal number.
+    borders = [
+        tiny * steps * around for steps in (63.5, 127, 255 / 2) for around in (0.99, 1, 1.01)
+    ]
+    edges = [
+        0,
+        -0.0,
+        float(limits.smallest_subnormal),
+        tiny / 3,
+        tiny,
+        *borders,
+        most / 3,
+        most / 2,
+    ]
+    return np.array([*np.geomspace(1e-3, 1e2, 17), *edges])
+
+
+def awkward_weight(name: str, shape: tuple[int, ...], axis: int, dtype: Any) -> onnx.TensorProto:
+    """Return a weight whose channels are of these magnitudes, or lie on one side of zero."""
+    draw = np.random.RandomState(sum(name.encode()))
+    values = np.moveaxis(draw.uniform(-1, 1, shape), axis, 0)
+    values.reshape(len(values), -1)[:, 0] = draw.choice([-1, 1], len(values))
+    values[1], values[2] = np.abs(values[1]), -np.abs(values[2])
+    scales = channel_scales(dtype).reshape(-1, *[1] * (len(shape) - 1))
+    return numpy_helper.from_array(
+        np.ascontiguousarray(np.moveaxis(values * scales, 0, axis).astype(dtype)), name
+    )
+
+
 MODELS = [mobile, residual, shared_weight, shared_bias, overflowing]
 STATIC = [
     {"per_channel": True, "quantize_bias": True},
@@ -104,6 +172,86 @@ def test_any_candidate_is_to_the_bit_what_onnxruntime_makes(
         candidate = Candidate.of(precisions)
         found = quantizer.quantize(prepared.model, prepared.ranges, candidate).to_bytes()
         assert found == plain(prepared, candidate)
+
+
+INTEGERS = ["int8", "uint8", "int16", "uint16"]
+AWKWARD = [
+    *(
+        StaticQuantizer(weight_type=integer, reduce_range=reduced, **options)
+        for integer in INTEGERS
+        for reduced in (False, True)
+        for options in ({}, {"quantize_bias": True})
+    ),
+    StaticQuantizer(weight_symmetric=False),
+    StaticQuantizer(extra_options={"MinimumRealRange": 1e-4}),
+    StaticQuantizer(
+        extra_options={"TensorQuantOverrides": {"gemm_w": [{"axis": 0, "symmetric": False}]}}
+    ),
+    StaticQuantizer(op_types=["MatMul"], extra_options={"BlockSize": 8}),
+    *(
+        DynamicQuantizer(per_channel=True, weight_type=integer, reduce_range=reduced, **options)
+        for integer in INTEGERS[:2]
+        for reduced in (False, True)
+        for options in ({}, {"weight_symmetric": True}, {"weight_symmetric": False})
+    ),
+    DynamicQuantizer(
+        per_channel=True, weight_type="int8", extra_options={"MinimumRealRange": 1e-4}
+    ),
+]
+
+
+@pytest.mark.parametrize("quantizer", AWKWARD, ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_channels_of_all_kinds_are_to_the_bit_what_onnxruntime_makes(
+    quantizer: Quantizer, dtype: Any, plain: Any
+) -> None:
+    prepared = Ranged(quantizer, awkward(dtype))
+    assert prepared.excluding().to_bytes() == plain(
+        prepared, Candidate.excluding(prepared.names, [])
+    )
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan, np.finfo(np.float32).max])
+@pytest.mark.parametrize("per_channel", [True, False])
+@pytest.mark.parametrize("kind", [StaticQuantizer, DynamicQuantizer])
+def test_what_is_no_number_is_left_to_onnxruntime(
+    kind: Any, per_channel: bool, value: float, plain: Any
+) -> None:
+    floating = awkward()
+    for tensor in floating.proto.graph.initializer:
+        if tensor.name.endswith("_w"):
+            values = numpy_helper.to_array(tensor).copy()
+            values.flat[7] = value
+            tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
+    prepared = Ranged(kind(per_channel=per_channel, weight_type="int8"), floating)
+    everything = Candidate.excluding(prepared.names, [])
+    with np.errstate(all="ignore"):
+        outcomes = [
+            _outcome(lambda: prepared.excluding().to_bytes()),
+            _outcome(lambda: plain(prepared, everything)),
+        ]
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize(
+    "quantizer",
+    [
+        StaticQuantizer(),
+        # A Conv's weight has a single scale there.
+        DynamicQuantizer(per_channel=True, weight_type="int8", exclude=["conv"]),
+    ],
+)
+def test_channels_are_not_gone_through_one_by_one(
+    quantizer: Quantizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Or all the comparisons above would be of ONNX Runtime with itself.
+    prepared = Ranged(quantizer, awkward())
+    calls: list[int] = []
+    for module in ("qdq_quantizer.compute_data_quant_params", "base_quantizer.quantize_data"):
+        path = f"onnxruntime.quantization.{module}"
+        monkeypatch.setattr(path, lambda *_, **__: calls.append(1))
+    prepared.excluding()
+    assert not calls
 
 
 @pytest.mark.parametrize("quantizer", [StaticQuantizer(), DynamicQuantizer(per_channel=True)])
@@ -169,6 +317,14 @@ def test_memory_holds_one_model() -> None:
     assert memory.of(model, "b") is not known
     assert memory.of(residual(), "b").values == {}
     assert memory.of(model, "a") is not known
+
+
+def _outcome(quantize: Callable[[], bytes]) -> bytes | str:
+    """Return the model's bytes, or why there are none."""
+    try:
+        return quantize()
+    except QuantizationError as error:
+        return str(error)
 
 
 def _resolve(path: str) -> Any:

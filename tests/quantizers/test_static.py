@@ -81,7 +81,13 @@ def test_outputs_are_those_of_onnxruntimes_quantize_static(
 ) -> None:
     floating = prepare(mobile())
     samples = random_samples(floating)
-    quantizer = StaticQuantizer(per_channel=per_channel, quantize_bias=True, keep_float=False)
+    quantizer = StaticQuantizer(
+        per_channel=per_channel,
+        quantize_bias=True,
+        keep_float=False,
+        # ORT's own calibrator: from another graph, ranges may differ in their last digit.
+        extra_options={"CalibMovingAverage": False},
+    )
     prepared = Prepared(quantizer, floating, samples)
     draw = random.Random(seed)
     excluded = [] if seed is None else draw.sample(prepared.names, len(prepared.names) // 3)

@@ -52,24 +52,58 @@ class SeqtoSweeper(Sweeper):
         grid = BasicSweeper.split_arguments(parser.parse_overrides(arguments), None)[0]
         if len(grid) == 1:
             return self._study(grid[0], folder)
-        failed = 0
+        failed = self._fetch(grid)
         for number, overrides in enumerate(grid):
-            print(f"\nstudy {number + 1} of {len(grid)}: {' '.join(overrides)}", flush=True)
+            if number in failed:
+                continue
+            print(f"\nstudy {_place(number, grid)}", flush=True)
             try:
                 self._study(overrides, folder / f"study-{number}")
             except Exception as error:
-                failed += 1
+                failed.add(number)
                 print(f"seqto: error: {complain(error)}", file=sys.stderr)
         if failed:
-            raise StudyError(f"{failed} of {len(grid)} studies failed; see above.")
+            raise StudyError(f"{len(failed)} of {len(grid)} studies failed; see above.")
         return None
+
+    def _fetch(self, grid: Sequence[Sequence[str]]) -> set[int]:
+        """Fetch the models of all studies, and return which of these cannot even begin."""
+        # Before the first study: who fetches models watches, who waits for studies goes away.
+        failed: set[int] = set()
+        unavailable: dict[str, Exception] = {}
+        for number, overrides in enumerate(grid):
+            try:
+                self._fetch_once(overrides, unavailable)
+            except Exception as error:
+                failed.add(number)
+                print(f"study {_place(number, grid)}", flush=True)
+                print(f"seqto: error: {complain(error)}", file=sys.stderr)
+        return failed
+
+    def _fetch_once(self, overrides: Sequence[str], unavailable: dict[str, Exception]) -> None:
+        """Fetch a study's model, unless that failed for another one: nobody waits twice."""
+        from seqto.cli.fetch import fetch_model
+
+        config = self._composed(overrides)
+        model = str(config.model)
+        if model in unavailable:
+            raise unavailable[model]
+        try:
+            fetch_model(config)
+        except Exception as error:
+            unavailable[model] = error
+            raise
+
+    def _composed(self, overrides: Sequence[str]) -> DictConfig:
+        assert self.config is not None and self.hydra_context is not None
+        return self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
 
     def _study(self, overrides: list[str], folder: Path) -> None:
         # Heavy, and not needed where Hydra only lists its plugins.
         from seqto.cli.studies import run_study
 
-        assert self.config is not None and self.hydra_context is not None
-        config = self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
+        assert self.config is not None
+        config = self._composed(overrides)
 
         def launch(study: str, assignments: Sequence[Any]) -> list[str]:
             return self._launch([[*overrides, *job_overrides(study, each)] for each in assignments])
@@ -77,7 +111,8 @@ class SeqtoSweeper(Sweeper):
         in_process = self.config.hydra.launcher._target_.endswith(".BasicLauncher")
         with open_dict(config):
             del config["hydra"]
-        run_study(config, launch, 1 if in_process else None, folder)
+        # Hydra's own launcher would compose a config for each candidate, only to run it right here.
+        run_study(config, None if in_process else launch, folder)
 
     def _launch(self, jobs: list[list[str]]) -> list[str]:
         assert self.launcher is not None
@@ -88,6 +123,10 @@ class SeqtoSweeper(Sweeper):
             if isinstance(value, JobFailure):
                 raise StudyError(value.reason)
         return [str(value) for value in values]
+
+
+def _place(number: int, grid: Sequence[Sequence[str]]) -> str:
+    return f"{number + 1} of {len(grid)}: {' '.join(grid[number])}"
 
 
 def job_overrides(study: str, assignment: Any) -> list[str]:

@@ -1,0 +1,339 @@
+"""Make the paper's Tables 1 and 2 here, beside the figures that the paper gives.
+
+    scripts/reproduce_paper photos                       # four models, static and dynamic, CPU
+    scripts/reproduce_paper photos --device mali         # and the GPU columns
+    scripts/reproduce_paper photos -- search.step=4      # every fourth candidate only
+
+The folder has ImageNet validation images: 100 calibrate, 300 others evaluate. Each study climbs the
+paper's whole ladder, one layer more in float at a time: all eight take hours, and some GB for the
+models of their fronts. Stopped and started again, it goes on where it was. The tables are written
+to tables.md and tables.csv.
+
+As in the paper the selected model is the Pareto-optimal one nearest the ideal, by the paper's
+dissimilarity. That is no share of changed predictions; so the same two models' top-1 disagreement
+with the float model stands beside it. Compare trends: the paper drew 300 images anew for each
+candidate, and here all are measured on the same ones, with BatchNormalization folded and the
+Softmax at the end of EfficientNet-Lite4 in float.
+"""
+
+import argparse
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+PAPER = Path(__file__).with_name("paper_tables.csv")
+TITLES = {
+    "mobilenetv2": "MobileNetV2",
+    "shufflenetv2": "ShuffleNetV2",
+    "efficientnet_lite4": "EfficientNet-Lite4",
+    "resnet50": "ResNet50",
+}
+QUANTIZATIONS = ("static", "dynamic")
+AS_THE_PAPER = ("search=ladder", "sensitivity=paper", "metric=paper", "study.register_models=false")
+# What the paper's tool calls ONNX Runtime with: a scale a tensor, and else the defaults there.
+OPTIONS = {
+    "static": (
+        "quantization.per_channel=false",
+        "quantization.activation_type=int8",
+        "quantization.quantize_bias=true",
+    ),
+    "dynamic": (),
+}
+HERE, HERE_TOP1, IN_PAPER = "here", "here, top-1", "paper"
+MEBIBYTE = 2**20
+
+
+@dataclass(frozen=True)
+class Figures:
+    """A line of the paper's tables: sizes in MB (of 2**20 bytes), dissimilarities in %."""
+
+    source: str
+    model: str
+    device: str
+    quantization: str
+    original_mb: float
+    full_mb: float
+    full_dissimilarity_pct: float
+    selected_mb: float
+    selected_dissimilarity_pct: float
+
+    @property
+    def dissimilarity_reduction_pct(self) -> float:
+        """How much of the full model's dissimilarity the selected one avoids."""
+        full = self.full_dissimilarity_pct
+        return 100 * (full - self.selected_dissimilarity_pct) / full if full else 0.0
+
+    @property
+    def size_reduction_preserved_pct(self) -> float:
+        """How much of what full quantization saves the selected model saves as well."""
+        saved = self.original_mb - self.full_mb
+        return 100 * (self.original_mb - self.selected_mb) / saved if saved else 0.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be reproduced, and where."""
+
+    images: Path
+    folder: Path
+    models: tuple[str, ...]
+    quantizations: tuple[str, ...]
+    devices: Mapping[str, str]
+    """The config's name of a device, by the paper's."""
+    overrides: tuple[str, ...]
+
+    def study(self, device: str, quantization: str) -> list[str]:
+        """Return the overrides of the studies of this column, the model aside."""
+        return [
+            f"device={self.devices[device]}",
+            f"quantization={quantization}",
+            f"dataset.path={json.dumps(str(self.images))}",
+            *AS_THE_PAPER,
+            *OPTIONS[quantization],
+            *self.overrides,
+        ]
+
+    def studies_folder(self, device: str, quantization: str) -> Path:
+        """Return where these studies leave their reports."""
+        return self.folder / "studies" / f"{self.devices[device]}-{quantization}"
+
+
+def main() -> None:
+    """Run or resume the studies, then write the tables; exit code 1 where figures are missing."""
+    plan = parse(sys.argv[1:])
+    plan.folder.mkdir(parents=True, exist_ok=True)
+    found = list(read_paper(PAPER))
+    missing = []
+    for device in plan.devices:
+        for quantization in plan.quantizations:
+            run_studies(plan, device, quantization)
+            reports = read_reports(plan.studies_folder(device, quantization))
+            for model in plan.models:
+                if model in reports:
+                    found += measured(plan, device, quantization, model, reports[model])
+                else:
+                    missing.append(f"{model} {device} {quantization}")
+            write_tables(plan, found)
+    print(f"\ntables: {plan.folder / 'tables.md'}, {plan.folder / 'tables.csv'}")
+    if missing:
+        sys.exit(f"reproduce_paper: no figures of {', '.join(missing)}; see above.")
+
+
+def parse(arguments: Sequence[str]) -> Plan:
+    """Return what the command line asks for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("images", type=Path, help="folder of ImageNet validation images")
+    parser.add_argument("--device", help="device=... for the GPU columns")
+    parser.add_argument("--models", default=",".join(TITLES), help="default: %(default)s")
+    parser.add_argument(
+        "--quantizations", default=",".join(QUANTIZATIONS), help="default: %(default)s"
+    )
+    parser.add_argument("--out", type=Path, default=Path("paper"), help="default: %(default)s")
+    parser.usage = f"{parser.format_usage().strip()[7:]} [-- overrides of seqto]"
+    # Not left to argparse: it takes no positional arguments on both sides of options.
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    options = parser.parse_args(arguments[:end])
+    models = _choices(parser, "--models", options.models, tuple(TITLES))
+    quantizations = _choices(parser, "--quantizations", options.quantizations, QUANTIZATIONS)
+    if not options.images.is_dir():
+        parser.error(f"{options.images} is no folder of images")
+    devices = {"CPU": "cpu"} | ({"GPU": options.device} if options.device else {})
+    return Plan(
+        images=options.images.resolve(),
+        folder=options.out.resolve(),
+        models=models,
+        quantizations=quantizations,
+        devices=devices,
+        overrides=tuple(arguments[end + 1 :]),
+    )
+
+
+def _choices(
+    parser: argparse.ArgumentParser, option: str, given: str, known: Sequence[str]
+) -> tuple[str, ...]:
+    chosen = tuple(given.split(","))
+    for each in chosen:
+        if each not in known:
+            parser.error(f"{option} {each} is none of the paper's: {', '.join(known)}")
+    return chosen
+
+
+def run_studies(plan: Plan, device: str, quantization: str) -> None:
+    """Run or resume the studies of all models; what fails is said, and has no report."""
+    folder = plan.studies_folder(device, quantization)
+    # Studies are resumed from MLflow; a report that is left here is one that ended just now.
+    for report in folder.rglob("report.json"):
+        report.unlink()
+    command = [sys.executable, "-m", "seqto", f"model={','.join(plan.models)}"]
+    settings = [*plan.study(device, quantization), f"hydra.sweep.dir={json.dumps(str(folder))}"]
+    subprocess.run([*command, *settings, "-m"], cwd=plan.folder, check=False)
+
+
+def read_reports(folder: Path) -> dict[str, Any]:
+    """Return the reports of finished studies by model."""
+    reports = [json.loads(path.read_text()) for path in folder.rglob("report.json")]
+    return {report["study"]["tags"]["seqto.model"]: report for report in reports}
+
+
+def measured(
+    plan: Plan, device: str, quantization: str, model: str, report: Mapping[str, Any]
+) -> list[Figures]:
+    """Return a study's figures: by the paper's dissimilarity, and by top-1 disagreement."""
+    full = report["candidates"][0]
+    selected = report["candidates"][report["recommended"]["balanced"]]
+    figures = Figures(
+        source=HERE,
+        model=TITLES[model],
+        device=device,
+        quantization=quantization,
+        original_mb=report["baseline"]["size_bytes"] / MEBIBYTE,
+        full_mb=full["metrics"]["size_bytes"] / MEBIBYTE,
+        full_dissimilarity_pct=100 * full["metrics"]["accuracy_loss"],
+        selected_mb=selected["metrics"]["size_bytes"] / MEBIBYTE,
+        selected_dissimilarity_pct=100 * selected["metrics"]["accuracy_loss"],
+    )
+    config = [f"model={model}", *plan.study(device, quantization)]
+    one, two = top1_losses(plan.folder, report["study"]["key"], config, [full, selected])
+    return [
+        figures,
+        replace(
+            figures,
+            source=HERE_TOP1,
+            full_dissimilarity_pct=100 * one,
+            selected_dissimilarity_pct=100 * two,
+        ),
+    ]
+
+
+def top1_losses(
+    folder: Path, study: str, overrides: Sequence[str], candidates: Sequence[Mapping[str, Any]]
+) -> list[float]:
+    """Return how often these candidates' top prediction differs from the float model's."""
+    store = folder / "top1.json"
+    known = json.loads(store.read_text()) if store.exists() else {}
+    keys = [f"{study} {candidate['key']}" for candidate in candidates]
+    if not set(keys) <= set(known):
+        losses = _evaluated(overrides, [candidate["precisions"] for candidate in candidates])
+        known |= dict(zip(keys, losses, strict=True))
+        store.write_text(json.dumps(known, indent=2))
+    return [known[key] for key in keys]
+
+
+def _evaluated(overrides: Sequence[str], candidates: Iterable[Mapping[str, str]]) -> list[float]:
+    """Return the top-1 disagreement of each, on the images of the study."""
+    from hydra import compose, initialize_config_dir
+
+    from seqto.cli.build import build_context
+    from seqto.cli.entry import register_sweeper
+    from seqto.cli.paths import CONF
+    from seqto.evaluate import run_all
+    from seqto.metrics.agreement import Top1Agreement
+    from seqto.types import Candidate
+
+    register_sweeper()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        context = build_context(compose("config", list(overrides)))
+    parts, subject = context.parts, context.subject
+    losses = []
+    for precisions in candidates:
+        candidate = Candidate.of(precisions)
+        program = parts.device.load(
+            parts.quantizer.quantize(subject.model, subject.ranges, candidate)
+        )
+        try:
+            outputs = run_all(program, subject.samples, subject.batch)
+        finally:
+            program.close()
+        losses.append(Top1Agreement().loss(subject.reference, outputs))
+    return losses
+
+
+def read_paper(path: Path) -> list[Figures]:
+    """Return the paper's figures."""
+    with path.open(newline="") as file:
+        return [
+            Figures(
+                source=IN_PAPER,
+                model=row["model"],
+                device=row["device"],
+                quantization=row["quantization"],
+                original_mb=float(row["original_mb"]),
+                full_mb=float(row["full_mb"]),
+                full_dissimilarity_pct=float(row["full_dissimilarity_pct"]),
+                selected_mb=float(row["selected_mb"]),
+                selected_dissimilarity_pct=float(row["selected_dissimilarity_pct"]),
+            )
+            for row in csv.DictReader(file)
+        ]
+
+
+def write_tables(plan: Plan, found: Sequence[Figures]) -> None:
+    """Write what is known so far as Markdown and as CSV."""
+    text = "\n".join(
+        [
+            "# Table 1: dissimilarity from the float model, %\n",
+            *table(plan, found, (IN_PAPER, HERE, HERE_TOP1), ACCURACY),
+            "\n`here` is the paper's measure, `here, top-1` how often the top prediction of the",
+            "same models differs from the float model's. `selected` is the Pareto-optimal",
+            "candidate nearest the ideal, `reduction` what it avoids of the full dissimilarity.\n",
+            "# Table 2: size, MB\n",
+            *table(plan, found, (IN_PAPER, HERE), SIZE),
+            "\n`preserved` is the share of what full quantization saves. 1 MB is 2^20 bytes.\n",
+        ]
+    )
+    (plan.folder / "tables.md").write_text(text)
+    columns = ["source", "model", "device", "quantization", "original_mb", *ACCURACY, *SIZE]
+    with (plan.folder / "tables.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        for each in found:
+            values = (getattr(each, name) for name in columns)
+            writer.writerow([f"{each:.2f}" if isinstance(each, float) else each for each in values])
+
+
+ACCURACY = {
+    "full_dissimilarity_pct": "full",
+    "selected_dissimilarity_pct": "selected",
+    "dissimilarity_reduction_pct": "reduction",
+}
+SIZE = {"full_mb": "full", "selected_mb": "selected", "size_reduction_preserved_pct": "preserved"}
+
+
+def table(
+    plan: Plan, found: Sequence[Figures], sources: Sequence[str], columns: Mapping[str, str]
+) -> list[str]:
+    """Return the lines of a table: models and quantizations down, devices across."""
+    known = {(each.source, each.model, each.device, each.quantization): each for each in found}
+    sized = "full_mb" in columns
+    heads = [f"{device} {name}" for device in plan.devices for name in columns.values()]
+    first = ["model", "quantization", "figures", *(["original"] if sized else [])]
+    lines = [_line([*first, *heads]), _line(["---"] * len([*first, *heads]))]
+    for model in plan.models:
+        for quantization in plan.quantizations:
+            for source in sources:
+                cells = [TITLES[model], quantization, source]
+                keys = [(source, TITLES[model], each, quantization) for each in plan.devices]
+                if sized:
+                    cells.append(_shown(known.get(keys[0]), "original_mb"))
+                cells += [_shown(known.get(key), name) for key in keys for name in columns]
+                lines.append(_line(cells))
+    return lines
+
+
+def _shown(figures: Figures | None, name: str) -> str:
+    return "-" if figures is None else f"{getattr(figures, name):.2f}"
+
+
+def _line(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    main()

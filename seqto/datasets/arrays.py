@@ -1,0 +1,101 @@
+"""Samples from a file of NumPy arrays, one array a model input."""
+
+import hashlib
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from pydantic import ConfigDict, Field, PositiveInt
+from pydantic.dataclasses import dataclass
+
+from seqto.datasets.draw import Draw, split_arrays
+from seqto.datasets.fit import as_wanted, check_fits
+from seqto.errors import DatasetError
+from seqto.types import Arrays, Splits, TensorSpec
+
+
+@dataclass(config=ConfigDict(extra="forbid"), kw_only=True)
+class ArrayFile:
+    """The arrays of a .npz file by the names of the model's inputs, and labels if it has any.
+
+    A file with one array feeds a model with one input, whatever the two are called. Samples are
+    drawn once with the seed; without an evaluation size all that calibration leaves are taken.
+    """
+
+    path: str
+    labels: str = "labels"
+    calibration_size: PositiveInt = 100
+    evaluation_size: PositiveInt | None = 300
+    chunk_size: PositiveInt = 32
+    seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
+    name: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        self.name = Path(self.path).stem
+
+    def load(self, inputs: Sequence[TensorSpec]) -> Splits:
+        """Return the splits under the names of the model's inputs."""
+        found = dict(_arrays(Path(self.path).expanduser()))
+        labels = found.pop(self.labels, None)
+        arrays = as_wanted(_named(found, inputs), inputs)
+        check_fits(arrays, inputs, self.name)
+        total = _common_length(arrays, labels, self.path)
+        draw = Draw(self.calibration_size, self.evaluation_size, self.seed, self.path)
+        drawn = draw.of(total, lambda index: row_digest(arrays, index))
+        order = list(drawn.values())
+        return split_arrays(
+            {name: array[order] for name, array in arrays.items()},
+            None if labels is None else labels[order],
+            drawn,
+            self.calibration_size,
+        )
+
+
+def row_digest(arrays: Arrays, index: int) -> str:
+    """Return the hex digest of one sample's content."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        digest.update(np.ascontiguousarray(arrays[name][index]).tobytes())
+    return digest.hexdigest()
+
+
+def _arrays(path: Path) -> Mapping[str, np.ndarray]:
+    """Return what the file holds."""
+    if not path.is_file():
+        raise DatasetError(f"{path} does not exist: set dataset.path to a .npz file.")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+        raise DatasetError(
+            f"{path} cannot be read as a .npz file ({error}): write it with numpy.savez(path, "
+            "**{'<input name>': array, ...}), arrays of numbers only."
+        ) from error
+
+
+def _named(found: Arrays, inputs: Sequence[TensorSpec]) -> Arrays:
+    """Return the arrays that the model takes; the only one fits the only input by any name."""
+    if len(found) == len(inputs) == 1:
+        return {inputs[0].name: next(iter(found.values()))}
+    wanted = {spec.name for spec in inputs}
+    # What the model does not take may stay in the file, unless something is missing.
+    return {name: array for name, array in found.items() if name in wanted or wanted - set(found)}
+
+
+def _common_length(arrays: Arrays, labels: np.ndarray | None, path: str) -> int:
+    """Return how many samples there are; raise where the arrays do not agree on that."""
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if labels is not None:
+        if labels.ndim != 1 or labels.dtype.kind not in "iu":
+            raise DatasetError(
+                f"{path}: the labels are {labels.dtype.name}{list(labels.shape)}, but have to be "
+                "one class index a sample; dataset.labels says which array they are."
+            )
+        lengths["the labels"] = len(labels)
+    if len(set(lengths.values())) != 1:
+        counts = ", ".join(f"{count} of {name}" for name, count in lengths.items())
+        raise DatasetError(f"{path} has {counts}: each array needs one entry a sample.")
+    return next(iter(lengths.values()))

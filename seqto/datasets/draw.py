@@ -1,0 +1,80 @@
+"""Which samples a study uses: drawn once with a seed, no two of the same content."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqto.errors import DatasetError
+from seqto.types import Arrays, Samples, Splits, content_key
+
+_log = logging.getLogger(__name__)
+
+Drawn = Mapping[str, int]
+"""Where the drawn samples are in their pool, by a digest of their content, in order."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """So many samples to calibrate and to evaluate on; None: all that calibration leaves.
+
+    `where` is the pool and `noun` what it holds, in words.
+    """
+
+    calibration: int
+    evaluation: int | None
+    seed: int
+    where: str
+    noun: str = "samples"
+
+    def of(self, total: int, digest: Callable[[int], str]) -> Drawn:
+        """Return the samples to use of a pool of so many, those to calibrate on first."""
+        needed = self.calibration + (self.evaluation or 1)
+        self._require(total >= needed, f"{total}")
+        drawn: dict[str, int] = {}
+        duplicates = 0
+        for index in map(int, np.random.RandomState(self.seed).permutation(total)):
+            if self.evaluation is not None and len(drawn) == needed:
+                break
+            duplicates += drawn.setdefault(digest(index), index) != index
+        if duplicates:
+            _log.warning(
+                "%s: %d %s are copies of others and are left out.",
+                self.where,
+                duplicates,
+                self.noun,
+            )
+        self._require(len(drawn) >= needed, f"{len(drawn)} different")
+        return drawn
+
+    def _require(self, enough: bool, found: str) -> None:
+        if not enough:
+            evaluation = "at least 1" if self.evaluation is None else self.evaluation
+            raise DatasetError(
+                f"{self.where} has {found} {self.noun}, but {self.calibration} to calibrate and "
+                f"{evaluation} to evaluate on are needed: add {self.noun}, or lower "
+                "dataset.calibration_size and dataset.evaluation_size."
+            )
+
+
+def split_arrays(
+    inputs: Arrays, labels: np.ndarray | None, drawn: Drawn, calibration_size: int
+) -> Splits:
+    """Return the splits of arrays that hold the drawn samples in their order."""
+    ids = [f"sample-{index:05}" for index in drawn.values()]
+
+    def part(chosen: slice) -> Samples:
+        return Samples(
+            {name: array[chosen] for name, array in inputs.items()},
+            tuple(ids[chosen]),
+            None if labels is None else labels[chosen].astype(np.int64),
+        )
+
+    shapes = {name: [array.dtype.name, *array.shape] for name, array in inputs.items()}
+    listed = None if labels is None else labels.tolist()
+    return Splits(
+        calibration=part(slice(calibration_size)),
+        evaluation=part(slice(calibration_size, None)),
+        fingerprint=content_key([shapes, list(drawn), calibration_size, listed]),
+    )

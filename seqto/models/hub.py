@@ -1,0 +1,184 @@
+"""Models from Hugging Face, or a mirror of it, kept in the user's cache folder."""
+
+import contextlib
+import hashlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import filelock
+from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from seqto.errors import ModelError
+from seqto.graph.load import first_line, load_model
+from seqto.types import Model
+from seqto.workspace import Workspace
+
+_log = logging.getLogger(__name__)
+
+_NOT_FOUND = (
+    "RepositoryNotFoundError",
+    "RevisionNotFoundError",
+    "RemoteEntryNotFoundError",
+    # As the one above is called in versions before 1.
+    "EntryNotFoundError",
+)
+
+
+@dataclass(config=ConfigDict(extra="forbid", arbitrary_types_allowed=True), kw_only=True)
+class HubModel:
+    """The ONNX file of a Hugging Face repository, called `name` or, without one, as the file is.
+
+    A file of the given sha256 that is in the cache folder is used without asking anybody: it may
+    as well have been put there by hand. `needs` says in words which data the model is made for.
+    """
+
+    repo: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")]
+    # Relative and without dots in front: it becomes a path in the cache folder.
+    file: Annotated[str, Field(pattern=r"^[^/.][^/]*(/[^/.][^/]*)*$")]
+    sha256: Annotated[str | None, Field(pattern=r"^[0-9a-f]{64}$")] = None
+    revision: Annotated[str, Field(pattern=r"^[\w-][\w./-]*$")] = "main"
+    name: Annotated[str, BeforeValidator(lambda name: name or "")] = ""
+    needs: str | None = None
+    workspace: Workspace | None = None
+
+    def __post_init__(self) -> None:
+        self.name = self.name or Path(self.file).stem
+
+    def load(self) -> Model:
+        """Return the model in memory, fetched first if need be."""
+        return load_model(self.fetch(), self.name)
+
+    def fetch(self) -> Path:
+        """Return the path of the file in the cache folder, fetched first if it is not there."""
+        path = self.path
+        if path.is_file():
+            self._require_sha256(path, "is in the way")
+            return path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # One process at a time: two would append to the same unfinished file.
+            with filelock.FileLock(self._beside(".lock")):
+                if not path.is_file():
+                    self._download()
+        except OSError as error:
+            raise ModelError(
+                f"{self._title} cannot be kept at {path} ({error.strerror or error}): let "
+                "SEQTO_CACHE name a folder with space."
+            ) from error
+        return path
+
+    @property
+    def path(self) -> Path:
+        """Where the file is kept, or has to be put by hand."""
+        workspace = self.workspace or Workspace.default()
+        return workspace.models() / self.repo / self.revision / self.file
+
+    @property
+    def _title(self) -> str:
+        return Path(self.file).name
+
+    def _beside(self, suffix: str) -> Path:
+        return self.path.with_name(f".{self._title}{suffix}")
+
+    def _download(self) -> None:
+        """Fetch the file, from where an earlier attempt stopped; only a good one gets its name."""
+        client = self._client()
+        url = client.hf_hub_url(self.repo, self.file, revision=self.revision)
+        with _quiet():
+            try:
+                metadata = client.get_hf_file_metadata(url)
+                # Another content of the same revision has another name here.
+                unfinished = self._beside(f".{self.sha256 or _safe(metadata.etag)}.part")
+                _get(url, unfinished, metadata.size)
+            except Exception as error:  # The client's errors have no common base.
+                raise self._unreachable(error, client.constants.ENDPOINT) from error
+        self._require_sha256(unfinished, f"came from {url}")
+        unfinished.replace(self.path)
+
+    def _client(self) -> Any:
+        """Return huggingface_hub, which only this needs."""
+        try:
+            import huggingface_hub
+            import huggingface_hub.constants
+        except ImportError as error:
+            raise ModelError(
+                f"{self._title} is fetched with huggingface_hub, which is not installed: "
+                f"pip install 'seqto[hub]' (in a checkout '.[hub]'), {self._by_hand()}."
+            ) from error
+        return huggingface_hub
+
+    def _require_sha256(self, path: Path, origin: str) -> None:
+        """Remove a file that is not what was asked for, and say so."""
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if self.sha256 is None:
+            _log.info("%s is not checked, its sha256 is %s", path, found)
+        elif found != self.sha256:
+            path.unlink()
+            raise ModelError(
+                f"the {self._title} that {origin} is not the one asked for and was removed: its "
+                f"sha256 is {found}, not {self.sha256}. Try again, {self._by_hand()}."
+            )
+
+    def _unreachable(self, error: Exception, endpoint: str) -> ModelError:
+        if type(error).__name__ in _NOT_FOUND:
+            return ModelError(
+                f"{endpoint} has no {self.file} in {self.repo} at revision {self.revision} (or "
+                "hides it from you): check model.repo, model.file and model.revision."
+            )
+        if type(error).__name__ == "OfflineModeIsEnabled":
+            reason = "offline mode is on, see HF_HUB_OFFLINE"
+        else:
+            reason = first_line(error).rstrip(".")
+        return ModelError(
+            f"{self._title} cannot be fetched from {self.repo} at {endpoint} ({reason}): check "
+            f"the network or HF_ENDPOINT and try again, {self._by_hand()}."
+        )
+
+    def _by_hand(self) -> str:
+        return (
+            f"or put the file by hand at {self.path}, or take one that you have with "
+            "model=local model.path=<file>"
+        )
+
+
+def _get(url: str, path: Path, size: int | None) -> None:
+    """Append what is missing of the file at this address, with a progress bar."""
+    # `hf_hub_download` itself begins anew after an interruption.
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import build_hf_headers
+
+    path.touch()
+    with path.open("r+b") as file:
+        present = file.seek(0, 2)
+        if size is not None and present > size:
+            present = file.truncate(0)
+            file.seek(0)
+        headers = build_hf_headers() | {"Accept-Encoding": "identity"}
+        http_get(
+            url,
+            file,
+            resume_size=present,
+            headers=headers,
+            expected_size=size,
+            displayed_filename=Path(url).name,
+        )
+
+
+def _safe(etag: str | None) -> str:
+    return hashlib.sha256((etag or "").encode()).hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the client's warnings off the terminal: each is followed by a retry or an error."""
+    logger = logging.getLogger("huggingface_hub")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

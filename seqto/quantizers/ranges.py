@@ -1,0 +1,85 @@
+"""Ranges of activations, as ONNX Runtime's MinMax calibrator finds them, at a third of its cost."""
+
+from collections.abc import Collection
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from seqto.graph.inner import with_outputs
+from seqto.graph.layers import FLOAT_TYPES
+from seqto.graph.sessions import open_session
+from seqto.types import Arrays, Model, Ranges, Samples
+
+
+def minmax_ranges(
+    model: Model, samples: Samples, op_types: Collection[str], *, symmetric: bool
+) -> Ranges:
+    """Return the least and greatest value of every activation around these operations.
+
+    The model has the types of its tensors. ORT's calibrator reduces them inside of a graph that it
+    does not optimize; here they are outputs of an optimized one. The ranges are the same but for
+    float rounding, also with NaN, which is neither less nor greater than anything: where it is the
+    first value of a tensor, that has no range in this sample, nor at all if the sample is the
+    first. NaN elsewhere does not count.
+    """
+    names = _calibrated(model.proto.graph, op_types)
+    given = {each.name for each in model.proto.graph.input}
+    # ORT may hand an input out again as memory that is no longer there.
+    outputs = [name for name in names if name not in given]
+    session = _session(with_outputs(model, outputs))
+    found: dict[str, tuple[float, float]] = {}
+    for inputs in samples.batches(1):
+        # One at a time: all its activations are held at once.
+        values: Arrays = {**inputs, **_run(session, outputs, inputs)}
+        for name in names:
+            low, high = _extremes(values[name])
+            # In this order, in which a NaN that is new does not count.
+            before = found.get(name, (low, high))
+            found[name] = min(before[0], low), max(before[1], high)
+    if symmetric:
+        found = {name: _symmetric(*extremes) for name, extremes in found.items()}
+    return found
+
+
+def _calibrated(graph: onnx.GraphProto, op_types: Collection[str]) -> list[str]:
+    """Return the float tensors that these operations read or write, but for constants."""
+    known = {
+        value.name: value.type.tensor_type.elem_type
+        for value in (*graph.value_info, *graph.output, *graph.input)
+    }
+    constants = {each.name for each in graph.initializer}
+    around = {
+        name
+        for node in graph.node
+        if node.op_type in op_types
+        for name in (*node.input, *node.output)
+    }
+    return sorted(name for name in around - constants if known.get(name) in FLOAT_TYPES)
+
+
+def _session(model: Model) -> onnxruntime.InferenceSession:
+    settings = onnxruntime.SessionOptions()
+    # All cores would spin while they wait: twice the CPU for the same work.
+    settings.intra_op_num_threads = 1
+    settings.log_severity_level = 3
+    return open_session(model, settings)
+
+
+def _run(session: onnxruntime.InferenceSession, names: list[str], inputs: Arrays) -> Arrays:
+    # Without names ORT would return all outputs.
+    return dict(zip(names, session.run(names, dict(inputs)), strict=True)) if names else {}
+
+
+def _extremes(values: np.ndarray) -> tuple[float, float]:
+    """Return the least and greatest value, as ORT's ReduceMin and ReduceMax do."""
+    # Of no values at all they are the infinities.
+    low, high = np.min(values, initial=np.inf), np.max(values, initial=-np.inf)
+    if np.isnan(low) and not np.isnan(values.flat[0]):
+        low, high = np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)
+    return float(low), float(high)
+
+
+def _symmetric(low: float, high: float) -> tuple[float, float]:
+    most = max(abs(low), abs(high))
+    return -most, most
