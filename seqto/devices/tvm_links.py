@@ -131,10 +131,11 @@ class RemoteLink:
         raise self._verdict(losses) from losses[-1].error
 
     def close(self) -> None:
-        """End the session."""
-        # With its process, as a session that is closed politely may wait for a device that is gone.
+        """End the session, and let the worker go."""
         self._closed = True
-        self._drop()
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            release(worker)
 
     def __del__(self) -> None:
         self._drop()

@@ -1,6 +1,7 @@
 """Libraries that TVM compiled, run by a worker: on this machine, or in an RPC session."""
 
 import contextlib
+import socket
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -50,6 +51,8 @@ def _why_not(state: State, host: str, port: int, key: str) -> str:
     from tvm import rpc
 
     try:
+        # TVM itself would try for a minute.
+        socket.create_connection((host, port), timeout=5).close()
         tracker = state["tracker"] = rpc.connect_tracker(host, port)
         devices = tracker.summary()["queue_info"]
     except Exception as error:  # Errors of sockets, and TVM's own where the answer is cut short.
@@ -84,17 +87,17 @@ def open_session(state: State, name: str, kind: str, key: str, path: Path) -> No
 def run_samples(state: State, samples: Sequence[Rows]) -> list[list[np.ndarray]]:
     """Return the outputs of each sample; a worker's call."""
     with _explained(state["name"], "run it", state["remote"]):
-        return [_outputs(state["main"](*_placed(state, rows))) for rows in samples]
+        return [_ran(state, rows) for rows in samples]
 
 
 def time_sample(state: State, rows: Rows, warmup: int, repeats: int) -> Latency:
     """Return how long a sample takes by the clock of the device; a worker's call."""
     with _explained(state["name"], "run it", state["remote"]):
-        placed = _placed(state, rows)
         for _ in range(warmup):
-            state["main"](*placed)
+            _ran(state, rows)
         timer = state["machine"].time_evaluator("main", state["device"], number=1, repeat=repeats)
-        low, median, high = np.percentile(timer(*placed).results, [10, 50, 90]) * 1000
+        taken = timer(*_placed(state, rows)).results
+    low, median, high = np.percentile(taken, [10, 50, 90]) * 1000
     return Latency(median_ms=float(median), p10_ms=float(low), p90_ms=float(high))
 
 
@@ -102,7 +105,7 @@ def _start(state: State, name: str, library: Any, device: Any, remote: bool) -> 
     from tvm import relax
 
     machine = relax.VirtualMachine(library, device)
-    state.update(machine=machine, main=machine["main"], device=device, name=name, remote=remote)
+    state.update(machine=machine, device=device, name=name, remote=remote)
 
 
 def _device(place: Any, kind: str, name: str) -> Any:
@@ -128,9 +131,14 @@ def _placed(state: State, rows: Rows) -> list[Any]:
     return [tvm.runtime.tensor(np.ascontiguousarray(row), state["device"]) for row in rows]
 
 
-def _outputs(result: Any) -> list[np.ndarray]:
-    """Return one output, or several, as arrays."""
-    return [each.numpy() for each in ([result] if hasattr(result, "numpy") else result)]
+def _ran(state: State, rows: Rows) -> list[np.ndarray]:
+    """Return the outputs of one sample."""
+    machine = state["machine"]
+    # In these steps, as a tuple of outputs does not come back from a remote call.
+    machine.set_input("main", *_placed(state, rows))
+    machine.invoke_stateful("main")
+    outputs = machine.get_outputs("main")
+    return [each.numpy() for each in (outputs if isinstance(outputs, tuple | list) else [outputs])]
 
 
 @contextlib.contextmanager
@@ -150,5 +158,6 @@ def _explained(name: str, what: str, remote: bool) -> Iterator[None]:
 
 def _of_the_link(error: Exception) -> bool:
     """Tell whether a call over RPC failed on its way, and not over there."""
-    # What is raised over there comes back in these words.
-    return "Error caught from RPC call" not in str(error)
+    # What is raised over there comes back in these words, and what is raised here has these types.
+    here = isinstance(error, TypeError | ValueError | LookupError | AttributeError)
+    return not here and "Error caught from RPC call" not in str(error)
