@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import gc
 import os
 import pickle
 import signal
@@ -125,6 +126,8 @@ def _ready(state: State) -> None:
 
 def _forget(state: State) -> None:
     state.clear()
+    # A session that lies in a cycle of objects would keep its device from others.
+    gc.collect()
 
 
 _idle: list[Worker] = []
