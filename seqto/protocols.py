@@ -5,7 +5,7 @@ A class is used by naming it as `_target_` in a config of its group; there is no
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -223,6 +223,14 @@ class Tracker(TrialLog, Protocol):
 
     def log_figures(self, study: str, figures: Mapping[str, float]) -> None:
         """Record further figures of the study itself."""
+        ...
+
+    def log_document(self, study: str, name: str, document: Mapping[str, Any]) -> None:
+        """Record a JSON document of the study, in place of one of the same name."""
+        ...
+
+    def read_document(self, study: str, name: str) -> Mapping[str, Any] | None:
+        """Return a document that was recorded under this name, if any."""
         ...
 
     def trials(self, study: str) -> tuple[Trial, ...]:

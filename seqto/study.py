@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +14,12 @@ from pydantic import ConfigDict, Field
 from seqto.constraint import Constraint
 from seqto.errors import ConfigError, StudyError, nearest
 from seqto.evaluate import Subject, measure
+from seqto.exclusions import (
+    ConfinedScreen,
+    ConfinedSearch,
+    DeviceExclusions,
+    fully_quantized,
+)
 from seqto.interrupts import put_off
 from seqto.pareto import find_front
 from seqto.protocols import Search, Tracker
@@ -21,6 +27,7 @@ from seqto.screening import Screen, ScreenedSearch, spread
 from seqto.sensitivity.stability import stability
 from seqto.subject import Parts, float_latency, rank_layers
 from seqto.types import (
+    INT8,
     Candidate,
     Front,
     Measurement,
@@ -146,41 +153,54 @@ class Study:
         return StudyPlan(self.key, name, tags, _flat(parts.settings), config)
 
     def _explore(self, study: str, launch: Launch, watch: Watch) -> int:
+        """Measure what the search asks for; search anew when the device rules layers out."""
         record = self._analysed(study)
-        search = self._search()
+        limits = DeviceExclusions(self.parts, self.subject, self.tracker, study, record.scores)
+        measuring = _Measuring(study, self.tracker, launch, record.trials)
+        while self._search_once(record, limits, measuring, watch):
+            pass
+        return measuring.measured
+
+    def _search_once(
+        self, record: StudyRecord, limits: DeviceExclusions, measuring: "_Measuring", watch: Watch
+    ) -> bool:
+        """Run the search on the layers that are left; tell whether there are now fewer."""
+        index = limits.next_index
+        search = self._search(limits.layers)
+        if self.parts.search.screens:
+            # A device that cannot run it would fail all that is screened, one by one.
+            full = fully_quantized(record.scores, INT8, limits.layers)
+            (trial,) = measuring.trials([Assignment(index, full)])
+            if limits.learn(trial, index + 1):
+                return True
         search.start(record.scores)
-        complete = {
-            trial.candidate.key: trial
-            for trial in record.trials
-            if trial.state is TrialState.COMPLETE
-        }
-        index = measured = failed = 0
+        failed = 0
         while candidates := search.ask(self.settings.batch):
             batch = [Assignment(index + place, each) for place, each in enumerate(candidates)]
             index += len(batch)
-            missing = [each for each in batch if each.candidate.key not in complete]
-            ended = dict(complete)
-            for trial in map(self.tracker.trial, launch(study, missing) if missing else []):
-                ended[trial.candidate.key] = trial
-            measured += len(missing)
-            for each in batch:
-                trial = ended[each.candidate.key]
-                failed += trial.state is TrialState.FAILED
+            learned = False
+            for each, trial in zip(batch, measuring.trials(batch), strict=True):
+                explained = limits.learn(trial, index)
+                learned |= explained
+                failed += trial.state is TrialState.FAILED and not explained
                 search.tell(trial)
                 total = index + search.remaining()
                 watch(trial, each.index + 1, total)
                 _check_failures(failed, total, self.settings, trial)
-        return measured
+            if learned:
+                return True
+        return False
 
-    def _search(self) -> Search:
-        """Return the search, behind a screen if it wants one."""
+    def _search(self, excluded: Collection[str]) -> Search:
+        """Return the search over the layers that are left, behind a screen if it wants one."""
         search = self.parts.search
-        if not search.screens:
-            return search
-        folder = self.workspace.screens(self.key)
-        return ScreenedSearch(
-            search, Screen(self.parts, self.subject, search.screens, folder), self._shorten
-        )
+        if search.screens:
+            folder = self.workspace.screens(self.key)
+            screen = Screen(self.parts, self.subject, search.screens, folder)
+            search = ScreenedSearch(
+                search, ConfinedScreen(screen, excluded) if excluded else screen, self._shorten
+            )
+        return ConfinedSearch(search, excluded) if excluded else search
 
     def _shorten(self, screened: Sequence[Trial], count: int) -> list[Trial]:
         """Choose what is evaluated in full: along the front, or where the constraint is."""
@@ -231,6 +251,28 @@ class Study:
                 "or onnxruntime changed since. Start afresh with study.resume=false."
             )
         self.tracker.log_model(trial, model, subject.example, self.parts.device.describe())
+
+
+class _Measuring:
+    """The trials of a study that ended: earlier ones, and those that are launched for it now."""
+
+    def __init__(
+        self, study: str, tracker: Tracker, launch: Launch, trials: Sequence[Trial]
+    ) -> None:
+        self._study, self._tracker, self._launch = study, tracker, launch
+        self._ended = {
+            each.candidate.key: each for each in trials if each.state is TrialState.COMPLETE
+        }
+        self.measured = 0
+
+    def trials(self, batch: Sequence[Assignment]) -> list[Trial]:
+        """Return the trials of these candidates, measured first where they are missing."""
+        missing = [each for each in batch if each.candidate.key not in self._ended]
+        for name in self._launch(self._study, missing) if missing else []:
+            trial = self._tracker.trial(name)
+            self._ended[trial.candidate.key] = trial
+        self.measured += len(missing)
+        return [self._ended[each.candidate.key] for each in batch]
 
 
 def run_trial(

@@ -2,8 +2,10 @@
 
 import dataclasses
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from seqto.errors import TrackingError
 from seqto.types import (
@@ -104,6 +106,15 @@ class MemoryTracker:
     def log_figures(self, study: str, figures: Mapping[str, float]) -> None:
         """Keep the figures."""
         self._study(study).figures |= figures
+
+    def log_document(self, study: str, name: str, document: Mapping[str, Any]) -> None:
+        """Keep the document as a file."""
+        self._study(study).files[name] = json.dumps(document).encode()
+
+    def read_document(self, study: str, name: str) -> Mapping[str, Any] | None:
+        """Return the file's content."""
+        held = self._study(study).files.get(name)
+        return None if held is None else dict(json.loads(held))
 
     def trials(self, study: str) -> tuple[Trial, ...]:
         """Return the last trial of each index; a COMPLETE one before any other."""
