@@ -154,7 +154,11 @@ class Program(Protocol):
 
 
 class Device(Protocol):
-    """What candidates run on."""
+    """What candidates run on.
+
+    A device that takes long to load a model may have another one as `stand_in`, on which a search
+    screens its candidates.
+    """
 
     name: str
 

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -196,7 +196,10 @@ class Study:
         search = self.parts.search
         if search.screens:
             folder = self.workspace.screens(self.key)
-            screen = Screen(self.parts, self.subject, search.screens, folder)
+            # A device whose candidates are compiled has one that screens them faster.
+            device = getattr(self.parts.device, "stand_in", self.parts.device)
+            parts = replace(self.parts, device=device)
+            screen = Screen(parts, self.subject, search.screens, folder)
             search = ScreenedSearch(
                 search, ConfinedScreen(screen, excluded) if excluded else screen, self._shorten
             )

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.devices import tvm_run
-from seqto.devices.onnxruntime import cpu_name
+from seqto.devices.onnxruntime import OnnxRuntimeDevice, cpu_name
 from seqto.devices.tvm_compile import (
     Recipe,
     compile_library,
@@ -81,6 +81,11 @@ class TvmDevice:
         if self._remote and not self.start_local:
             return {**facts, "key": self.key}
         return {**facts, "threads": str(self._threads), "cpu": cpu_name()}
+
+    @property
+    def stand_in(self) -> OnnxRuntimeDevice:
+        """What screens candidates: the same integers, without compiling each for seconds."""
+        return OnnxRuntimeDevice(name=self.name)
 
     @property
     def _remote(self) -> bool:

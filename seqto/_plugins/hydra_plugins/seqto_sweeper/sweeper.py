@@ -60,9 +60,18 @@ class SeqtoSweeper(Sweeper):
             except Exception as error:
                 failed += 1
                 print(f"seqto: error: {complain(error)}", file=sys.stderr)
+        self._compare(folder)
         if failed:
             raise StudyError(f"{failed} of {len(grid)} studies failed; see above.")
         return None
+
+    def _compare(self, folder: Path) -> None:
+        """Set studies that differ in their device side by side."""
+        from seqto.report.comparison import write_comparison
+
+        page = write_comparison(folder, sorted(folder.glob("study-*/report.json")))
+        if page is not None:
+            print(f"devices: {page}", flush=True)
 
     def _study(self, overrides: list[str], folder: Path) -> None:
         # Heavy, and not needed where Hydra only lists its plugins.
