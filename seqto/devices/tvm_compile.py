@@ -16,6 +16,9 @@ from seqto.graph.lowering import lowered
 from seqto.types import Model, content_key, sha256
 from seqto.workspace import written_whole
 
+NDK = "TVM_NDK_CC"
+"""The variable that TVM finds Android's compiler by."""
+
 RULES = 1
 """The version of the rewrites and schedules: a library made by others is not used again."""
 
@@ -37,9 +40,13 @@ class Recipe:
         """Whether the code is for a CPU, and not for a GPU beside it."""
         return bool(self.target["kind"] == "llvm")
 
+    def environment(self) -> dict[str, str]:
+        """Return what the compiling process has to know, also one that has been running."""
+        return {NDK: os.environ.get(NDK, "")} if self.linker == "ndk" else {}
+
     def key(self, model: Model) -> str:
         """Return the key of a model's library."""
-        made_by = [tvm_version(), RULES, version("seqto"), os.environ.get("TVM_NDK_CC", "")]
+        made_by = [tvm_version(), RULES, version("seqto"), self.environment()]
         return content_key([sha256(model.to_bytes()), asdict(self), made_by])
 
 
@@ -81,7 +88,7 @@ def compile_library(state: object, model: Model, recipe: Recipe, device: str, pa
 
 
 def _require_linker(recipe: Recipe, device: str) -> None:
-    if recipe.linker == "ndk" and not os.environ.get("TVM_NDK_CC"):
+    if recipe.linker == "ndk" and not os.environ.get(NDK):
         raise ConfigError(
             f"device={device} needs the compiler of Android's NDK: set TVM_NDK_CC to its path, "
             "such as .../toolchains/llvm/prebuilt/linux-x86_64/bin/aarch64-linux-android28-clang++."

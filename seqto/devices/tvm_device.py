@@ -112,7 +112,7 @@ class TvmDevice:
         path = Workspace.default().library(recipe.key(model))
         if path.exists():
             return path
-        worker = lease()
+        worker = lease(recipe.environment())
         try:
             worker.call(
                 compile_library, model, recipe, self.name, path, seconds=self.compile_seconds
