@@ -7,13 +7,13 @@ from seqto.errors import ConfigError, nearest
 PACKAGES = {
     "CUDAExecutionProvider": "onnxruntime-gpu",
     "TensorrtExecutionProvider": "onnxruntime-gpu",
-    "NvTensorRTRTXExecutionProvider": "onnxruntime-trt-rtx",
+    "NvTensorRTRTXExecutionProvider": "",
     "ROCMExecutionProvider": "onnxruntime-rocm",
     "MIGraphXExecutionProvider": "onnxruntime-migraphx",
     "OpenVINOExecutionProvider": "onnxruntime-openvino",
-    "DmlExecutionProvider": "onnxruntime-directml",
+    "DmlExecutionProvider": "onnxruntime-directml (on Windows)",
     "QNNExecutionProvider": "onnxruntime-qnn",
-    "VitisAIExecutionProvider": "onnxruntime-vitisai",
+    "VitisAIExecutionProvider": "",
     "CANNExecutionProvider": "onnxruntime-cann",
     "CoreMLExecutionProvider": "onnxruntime (on macOS)",
     "XnnpackExecutionProvider": "",
@@ -41,8 +41,8 @@ def _remedy(provider: str) -> str:
         return f"It is no provider that seqto knows of{hint}: {', '.join(sorted(PACKAGES))}."
     package = PACKAGES[provider]
     if not package:
-        return "No package of PyPI has it: build ONNX Runtime with it, and install that."
+        return "No package of PyPI has it: build ONNX Runtime with it, or take its vendor's."
     if "(" in package:
-        return f"It comes with {package}."
+        return f"It comes with the package {package}."
     # Packages of ONNX Runtime overwrite each other's files.
     return f"Install it with pip uninstall onnxruntime && pip install {package}."
