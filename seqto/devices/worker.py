@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -71,6 +72,7 @@ class Worker:
             self._process.stdin.flush()
             succeeded, answer = pickle.load(self._process.stdout)
         except (EOFError, OSError, pickle.UnpicklingError):
+            self._process.wait()
             if overdue.is_set():
                 raise WorkerTimeoutError(f"no answer within {seconds:g} s") from None
             raise WorkerCrashError(self._last_words()) from None
@@ -172,6 +174,7 @@ def serve() -> None:
     os.dup2(2, 1)
     # Ctrl-C reaches the whole group: the parent decides what becomes of this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     state: State = {}
     while True:
         try:
@@ -184,6 +187,13 @@ def serve() -> None:
             answers.flush()
         except BrokenPipeError:
             return
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent is gone, also where it is in a call that never ends."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
 
 
 def _answered(function: Callable[..., Any], state: State, arguments: tuple[Any, ...]) -> bytes:

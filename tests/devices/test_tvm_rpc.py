@@ -75,9 +75,10 @@ def device(port: int, **others: Any) -> TvmDevice:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: Any) -> np.ndarray:
     """Return what an undisturbed run on this machine gives."""
-    os.environ["SEQTO_CACHE"] = str(tmp_path_factory.getbasetemp() / "tvm")
-    # As code for the board is made: for any CPU of this kind.
-    (outputs,) = TvmDevice(target={"kind": "llvm"}, threads=1).load(MODEL).run(SAMPLES.inputs)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEQTO_CACHE", str(tmp_path_factory.getbasetemp() / "tvm"))
+        # As code for the board is made: for any CPU of this kind.
+        (outputs,) = TvmDevice(target={"kind": "llvm"}, threads=1).load(MODEL).run(SAMPLES.inputs)
     return outputs
 
 
