@@ -72,7 +72,7 @@ class Worker:
             self._process.stdin.flush()
             succeeded, answer = pickle.load(self._process.stdout)
         except (EOFError, OSError, pickle.UnpicklingError):
-            self._process.wait()
+            self._bury()
             if overdue.is_set():
                 raise WorkerTimeoutError(f"no answer within {seconds:g} s") from None
             raise WorkerCrashError(self._last_words()) from None
@@ -102,6 +102,14 @@ class Worker:
     def _end(self, overdue: threading.Event) -> None:
         overdue.set()
         self._process.kill()
+
+    def _bury(self) -> None:
+        """Wait until the process is gone, which no longer answers."""
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def _last_words(self) -> str:
         """Return how the process ended, and what it said last."""

@@ -176,7 +176,9 @@ def test_a_server_that_stalls_and_goes_on(
 
 
 def test_a_server_that_stalls_for_good(port: int, board: Server) -> None:
-    program = device(port, seconds=1, session_seconds=2, wait_seconds=2).load(MODEL)
+    program = device(port).load(MODEL)
+    link: Any = program._link
+    link.seconds, link.session_seconds, link.wait_seconds = 1, 2, 2
     before_chunk(program, 2, board.stop)
     start = time.monotonic()
     with pytest.raises(DeviceTransportError, match="board"):
