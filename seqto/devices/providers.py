@@ -30,7 +30,7 @@ def refuse_missing(provider: str, installed: Sequence[str]) -> None:
     if provider in installed:
         return
     raise ConfigError(
-        f"device.provider={provider} is not in this ONNX Runtime, which has "
+        f"device.provider={provider} is not in this ONNX Runtime. It has "
         f"{', '.join(installed)}. {_remedy(provider)}"
     )
 
@@ -38,7 +38,7 @@ def refuse_missing(provider: str, installed: Sequence[str]) -> None:
 def _remedy(provider: str) -> str:
     if provider not in PACKAGES:
         hint = nearest(provider, PACKAGES)
-        return f"It is no provider that seqto knows of{hint}: {', '.join(sorted(PACKAGES))}."
+        return f"seqto knows no such provider{hint}: {', '.join(sorted(PACKAGES))}."
     package = PACKAGES[provider]
     if not package:
         return "No package of PyPI has it: build ONNX Runtime with it, or take its vendor's."
