@@ -81,7 +81,7 @@ def test_a_rejected_operation_is_found_by_its_name(tmp_path: Path, tracker: Memo
 
 
 def test_a_hang_is_found(tmp_path: Path, tracker: MemoryTracker) -> None:
-    lab(tmp_path, FakeDevice(hangs=["conv2"], seconds=2)).run(tracker)
+    lab(tmp_path, FakeDevice(hangs=["conv2"], seconds=5)).run(tracker)
     rows = excluded(tracker)
     assert set(rows) == {"conv2"} and rows["conv2"]["kind"] == "DeviceTimeoutError"
 

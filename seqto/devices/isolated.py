@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from seqto.devices.worker import (
+    START_SECONDS,
     State,
     Worker,
     WorkerCrashError,
@@ -43,7 +44,9 @@ class IsolatedProgram:
         """Load the model by this device, over there."""
         program = cls(device, lease(), seconds)
         what = f"load {model.name!r}"
-        program._call(DeviceCompileError, what, _load, device, model)
+        # The device's libraries are imported first: that takes its time on a busy machine.
+        program._call(DeviceCompileError, what, _begin, device, seconds=START_SECONDS)
+        program._call(DeviceCompileError, what, _load, model)
         return program
 
     def run(self, inputs: Arrays) -> list[np.ndarray]:
@@ -66,12 +69,17 @@ class IsolatedProgram:
             self.worker.kill()
 
     def _call(
-        self, kind: type[DeviceError], what: str, function: Callable[..., Result], *arguments: Any
+        self,
+        kind: type[DeviceError],
+        what: str,
+        function: Callable[..., Result],
+        *arguments: Any,
+        seconds: float | None = None,
     ) -> Result:
         if self.worker is None:
             raise DeviceRunError(f"{self.device.name} cannot {what}: it was closed")
         try:
-            return self.worker.call(function, *arguments, seconds=self.seconds)
+            return self.worker.call(function, *arguments, seconds=seconds or self.seconds)
         except WorkerCrashError as error:
             raise kind(f"{self.device.name} cannot {what}: {error}") from error
         except WorkerTimeoutError as error:
@@ -81,8 +89,12 @@ class IsolatedProgram:
             ) from error
 
 
-def _load(state: State, device: InProcess, model: Model) -> None:
-    state["program"] = device.load(model)
+def _begin(state: State, device: InProcess) -> None:
+    state["device"] = device
+
+
+def _load(state: State, model: Model) -> None:
+    state["program"] = state["device"].load(model)
 
 
 def _run(state: State, inputs: Arrays) -> list[np.ndarray]:

@@ -74,7 +74,7 @@ FAULTS: list[tuple[str, type[DeviceError], str]] = [
 def test_faults_strike_what_they_name(
     name: str, quantizer: Quantizer, fault: str, kind: type[DeviceError], says: str
 ) -> None:
-    device = FakeDevice(**{fault: [name], "seconds": 20 if fault != "hangs" else 1.5})
+    device = FakeDevice(**{fault: [name], "seconds": 60 if fault != "hangs" else 4})
     bad = quantized(quantizer)
     with pytest.raises(kind, match=f"^fake .*{says}"):
         program = device.load(bad)
@@ -97,7 +97,7 @@ def test_a_rejected_operation_is_named() -> None:
 
 
 def test_a_hang_takes_as_long_as_it_may() -> None:
-    device = FakeDevice(hangs=["QuantizeLinear"], seconds=1)
+    device = FakeDevice(hangs=["QuantizeLinear"], seconds=2)
     program = device.load(quantized(StaticQuantizer()))
     start = time.monotonic()
     with pytest.raises(DeviceTimeoutError, match="raise device.seconds"):
