@@ -7,6 +7,11 @@ SeqtoError
 ├── DatasetError      samples that are missing, too few, unreadable or of the wrong shape
 ├── QuantizationError a model that cannot be quantized as asked
 ├── DeviceError       a candidate that cannot be loaded or run on its device
+│   ├── DeviceImportError     the device's compiler does not take the model
+│   ├── DeviceCompileError    it takes it, but makes no code of it
+│   ├── DeviceRunError        the code ends with an error, or with its process
+│   ├── DeviceTimeoutError    it does not end
+│   └── DeviceTransportError  the way to the device is broken: says nothing of the candidate
 ├── TrackingError     a run that cannot be found, read or written
 └── StudyError        a study that cannot give an answer
     └── ConstraintError   a finished study with no candidate that meets the constraint
@@ -54,6 +59,26 @@ class QuantizationError(SeqtoError):
 
 class DeviceError(SeqtoError):
     """A candidate that cannot be loaded or run on its device."""
+
+
+class DeviceImportError(DeviceError):
+    """A model that the device's compiler or runtime does not take."""
+
+
+class DeviceCompileError(DeviceError):
+    """A model that is taken, but that no code can be made of."""
+
+
+class DeviceRunError(DeviceError):
+    """A candidate that ends with an error, or takes its process with it."""
+
+
+class DeviceTimeoutError(DeviceError):
+    """A candidate that does not end in the time it has."""
+
+
+class DeviceTransportError(DeviceError):
+    """A device that cannot be reached, which says nothing of the candidate."""
 
 
 class TrackingError(SeqtoError):

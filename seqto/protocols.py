@@ -5,7 +5,7 @@ A class is used by naming it as `_target_` in a config of its group; there is no
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -171,7 +171,11 @@ class Program(Protocol):
 
 
 class Device(Protocol):
-    """What candidates run on."""
+    """What candidates run on.
+
+    A device that takes long to load a model may have another one as `stand_in`, on which a search
+    screens its candidates.
+    """
 
     name: str
 
@@ -248,6 +252,14 @@ class Tracker(TrialLog, Protocol):
 
     def log_table(self, study: str, name: str, table: Table) -> None:
         """Record what was found on the way, under this name; a later one replaces it."""
+        ...
+
+    def log_document(self, study: str, name: str, document: Mapping[str, Any]) -> None:
+        """Record a JSON document of the study, in place of one of the same name."""
+        ...
+
+    def read_document(self, study: str, name: str) -> Mapping[str, Any] | None:
+        """Return a document that was recorded under this name, if any."""
         ...
 
     def trials(self, study: str) -> tuple[Trial, ...]:

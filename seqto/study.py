@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -15,6 +15,12 @@ from seqto.attempts import Attempt
 from seqto.constraint import Constraint
 from seqto.errors import ConfigError, StudyError, nearest
 from seqto.evaluate import Subject, measure, needed_session, undone
+from seqto.exclusions import (
+    ConfinedScreen,
+    ConfinedSearch,
+    DeviceExclusions,
+    fully_quantized,
+)
 from seqto.interrupts import put_off
 from seqto.pareto import find_front
 from seqto.protocols import Search, SeveralSchemes, Tracker
@@ -24,6 +30,7 @@ from seqto.search.bases import SearchFromBases
 from seqto.sensitivity.stability import stability
 from seqto.subject import Parts, float_latency, rank_layers
 from seqto.types import (
+    INT8,
     SCHEMES,
     SCREENING,
     Candidate,
@@ -154,36 +161,52 @@ class Study:
         return StudyPlan(self.key, name, tags, _flat(parts.settings), config)
 
     def _explore(self, study: str, launch: Launch, watch: Watch) -> int:
+        """Measure what the search asks for; search anew when the device rules layers out."""
         bases = self._bases(study)
         record = self._analysed(study, bases)
-        search = self._search(bases)
+        limits = DeviceExclusions(self.parts, self.subject, self.tracker, study, record.scores)
+        measuring = _Measuring(study, self.tracker, launch, record.trials)
+        while self._search_once(record, bases, limits, measuring, watch):
+            pass
+        return measuring.measured
+
+    def _search_once(
+        self,
+        record: StudyRecord,
+        bases: Sequence[str],
+        limits: DeviceExclusions,
+        measuring: "_Measuring",
+        watch: Watch,
+    ) -> bool:
+        """Run the search on the layers that are left; tell whether there are now fewer."""
+        index = limits.next_index
+        search = self._search(bases, limits.layers)
+        if self.parts.search.screens:
+            # A device that cannot run it would fail all that is screened, one by one.
+            full = fully_quantized(record.scores, INT8, limits.layers)
+            full = replace(full, scheme=bases[0] if bases else "")
+            (trial,) = measuring.trials([Assignment(index, full)])
+            if limits.learn(trial, index + 1):
+                return True
         search.start(record.scores)
-        if isinstance(search, ScreenedSearch):
-            self.tracker.log_table(study, SCREENING, search.table())
-        ended = {
-            trial.candidate.key: trial
-            for trial in record.trials
-            if trial.state is TrialState.COMPLETE
-        }
-        index = measured = failed = 0
+        if isinstance(search, ScreenedSearch | ConfinedSearch) and search.table():
+            self.tracker.log_table(record.id, SCREENING, search.table())
+        failed = 0
         while candidates := search.ask(self.settings.batch):
             batch = [Assignment(index + place, each) for place, each in enumerate(candidates)]
             index += len(batch)
-            missing = [each for each in batch if each.candidate.key not in ended]
-            launched = iter(launch(study, missing) if missing else ())
-            measured += len(missing)
-            for each in batch:
-                # A launcher may give its trials one by one, as they end.
-                while each.candidate.key not in ended:
-                    trial = self.tracker.trial(next(launched))
-                    ended[trial.candidate.key] = trial
-                trial = ended[each.candidate.key]
-                failed += trial.state is TrialState.FAILED
+            learned = False
+            for each, trial in zip(batch, measuring.trials(batch), strict=True):
+                explained = limits.learn(trial, index)
+                learned |= explained
+                failed += trial.state is TrialState.FAILED and not explained
                 search.tell(trial)
                 total = index + search.remaining()
                 watch(trial, each.index + 1, total)
                 _check_failures(failed, total, self.settings, trial)
-        return measured
+            if learned:
+                return True
+        return False
 
     def _bases(self, study: str) -> list[str]:
         """Return the schemes that candidates are made from; none where the quantizer has one way.
@@ -211,15 +234,31 @@ class Study:
             )
         return rank_layers(parts, self.subject, self.workspace)
 
-    def _search(self, bases: Sequence[str]) -> Search:
-        """Return the search from these bases, behind a screen if it wants one."""
+    def _search(self, bases: Sequence[str], excluded: Collection[str]) -> Search:
+        """Return the search from these bases over the layers that are left.
+
+        It is behind a screen if it wants one.
+        """
         search = self.parts.search
         if bases:
-            search = SearchFromBases(search, {base: self._ranking(base) for base in bases})
-        if not search.screens:
-            return search
-        screen = Screen(self.parts, self.subject, search.screens, self.workspace.screens(self.key))
-        return ScreenedSearch(search, screen, self._shorten, bases or [""])
+            search = SearchFromBases(search, {base: self._left(base, excluded) for base in bases})
+        if search.screens:
+            folder = self.workspace.screens(self.key)
+            # A device whose candidates are compiled has one that screens them faster.
+            device = getattr(self.parts.device, "stand_in", self.parts.device)
+            parts = replace(self.parts, device=device)
+            screen = Screen(parts, self.subject, search.screens, folder)
+            search = ScreenedSearch(
+                search,
+                ConfinedScreen(screen, excluded) if excluded else screen,
+                self._shorten,
+                bases or [""],
+            )
+        return ConfinedSearch(search, excluded) if excluded else search
+
+    def _left(self, base: str, excluded: Collection[str]) -> list[LayerScore]:
+        """Return the ranking from this base of the layers that are not excluded."""
+        return [each for each in self._ranking(base) if each.layer.name not in excluded]
 
     def _shorten(self, screened: Sequence[Trial], count: int) -> list[Trial]:
         """Choose what is evaluated in full: along the front, or where the constraint is."""
@@ -274,6 +313,31 @@ class Study:
             )
         facts = {**self.parts.device.describe(), **model.session}
         self.tracker.log_model(trial, model, subject.example, facts)
+
+
+class _Measuring:
+    """The trials of a study that ended: earlier ones, and those that are launched for it now."""
+
+    def __init__(
+        self, study: str, tracker: Tracker, launch: Launch, trials: Sequence[Trial]
+    ) -> None:
+        self._study, self._tracker, self._launch = study, tracker, launch
+        self._ended = {
+            each.candidate.key: each for each in trials if each.state is TrialState.COMPLETE
+        }
+        self.measured = 0
+
+    def trials(self, batch: Sequence[Assignment]) -> Iterator[Trial]:
+        """Yield the trials of these candidates, measured first where they are missing."""
+        missing = [each for each in batch if each.candidate.key not in self._ended]
+        launched = iter(self._launch(self._study, missing) if missing else ())
+        self.measured += len(missing)
+        for each in batch:
+            # A launcher may give its trials one by one, as they end.
+            while each.candidate.key not in self._ended:
+                trial = self._tracker.trial(next(launched))
+                self._ended[trial.candidate.key] = trial
+            yield self._ended[each.candidate.key]
 
 
 def run_trial(

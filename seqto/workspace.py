@@ -45,6 +45,10 @@ class Workspace:
         """Return where the float model's outputs on the evaluation split are."""
         return self.root / "reference" / f"{key}.npy"
 
+    def library(self, key: str) -> Path:
+        """Return where a candidate that was compiled for a device is."""
+        return self.root / "libraries" / f"{key}.so"
+
     def lock(self, key: str) -> Path:
         """Return the file that is locked while a process runs the study of this key."""
         return self.root / "locks" / f"{key}.lock"

@@ -439,3 +439,12 @@ def _front(members: list[Trial], **recommended: Trial) -> Front:
 
 def _log(tracker: Tracker, trial: Trial, model: Model) -> None:
     tracker.log_model(trial, model, feeds(model, 1), {"runtime": "onnxruntime"})
+
+    def test_documents_are_kept_with_the_study(self, tracker: Tracker) -> None:
+        study = tracker.open_study(PLAN, resume=True)
+        assert tracker.read_document(study, "limits.json") is None
+        tracker.log_document(study, "limits.json", {"layers": [{"layer": "/a/Conv", "n": 1}]})
+        tracker.log_document(study, "limits.json", {"layers": [{"layer": "/a/Conv", "n": 2}]})
+        assert tracker.read_document(study, "limits.json") == {
+            "layers": [{"layer": "/a/Conv", "n": 2}]
+        }

@@ -4,16 +4,18 @@ import platform
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import onnxruntime
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from seqto.errors import ConfigError, DeviceError
+from seqto.devices.isolated import IsolatedProgram
+from seqto.devices.providers import refuse_missing
+from seqto.errors import DeviceError, DeviceImportError, DeviceRunError
 from seqto.graph.kernels import kernels
 from seqto.graph.load import first_line, load_graph
 from seqto.graph.sessions import open_session
@@ -28,9 +30,6 @@ _PRECISE_KERNELS = "session.x64quantprecision"
 class OnnxRuntimeDevice:
     """An execution provider of ONNX Runtime in this process."""
 
-    shares_prefixes: ClassVar[bool] = True
-    """Parts of models cost it nothing to load: what models have in common need not run twice."""
-
     name: str = "cpu"
     provider: str = _CPU_PROVIDER
     threads: Annotated[int, Field(ge=1)] = 1
@@ -39,18 +38,27 @@ class OnnxRuntimeDevice:
     workers: Annotated[int, Field(ge=1)] | None = None
     warmup: Annotated[int, Field(ge=0)] = 2
     repeats: Annotated[int, Field(ge=1)] = 10
+    options: dict[str, str] = field(default_factory=dict)
+    isolated: bool = False
+    seconds: Annotated[float, Field(gt=0)] = 600
 
     def __post_init__(self) -> None:
         """Refuse a provider that this ONNX Runtime does not have."""
-        available = onnxruntime.get_available_providers()
-        if self.provider not in available:
-            raise ConfigError(
-                f"device.provider={self.provider} is not in this ONNX Runtime. "
-                f"It has {', '.join(available)}."
-            )
+        refuse_missing(self.provider, onnxruntime.get_available_providers())
 
-    def load(self, model: Model) -> "OnnxRuntimeProgram":
+    @property
+    def shares_prefixes(self) -> bool:
+        """Parts of models cost it little to load: what models have in common need not run twice."""
+        return not self.isolated
+
+    def load(self, model: Model) -> "OnnxRuntimeProgram | IsolatedProgram":
         """Return the model in a session of its own, straight from memory."""
+        if self.isolated:
+            return IsolatedProgram.load(replace(self, isolated=False), model, self.seconds)
+        return self.load_here(model)
+
+    def load_here(self, model: Model) -> "OnnxRuntimeProgram":
+        """Return the model in a session in this process."""
         return OnnxRuntimeProgram(self._session(model, onnxruntime.SessionOptions()), self)
 
     def kernels(self, model: Model) -> Mapping[str, Kernel]:
@@ -85,9 +93,10 @@ class OnnxRuntimeDevice:
             for key, value in {**self._session_entries(), **model.session}.items():
                 options.add_session_config_entry(key, value)
             # No fallback: ORT would print a notice, and measure the CPU instead.
-            session = open_session(model, options, [self.provider], enable_fallback=0)
+            providers = [(self.provider, self.options)]
+            session = open_session(model, options, providers, enable_fallback=0)
         except Exception as error:  # ORT's own errors have no common base but Exception.
-            raise DeviceError(
+            raise DeviceImportError(
                 f"{self.name} cannot load {model.name!r}: {first_line(error)}"
             ) from error
         if self.provider not in session.get_providers():
@@ -126,7 +135,9 @@ class OnnxRuntimeProgram:
         try:
             return list(self._session.run(None, dict(inputs)))
         except Exception as error:  # ORT's own errors have no common base but Exception.
-            raise DeviceError(f"{self._device.name} cannot run it: {first_line(error)}") from error
+            raise DeviceRunError(
+                f"{self._device.name} cannot run it: {first_line(error)}"
+            ) from error
 
     def time(self, inputs: Arrays) -> Latency:
         """Return the spread of the time that one call takes."""

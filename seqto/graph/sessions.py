@@ -20,7 +20,7 @@ _WRITTEN_BESIDE = "session.optimized_model_external_initializers_file_name"
 def open_session(
     model: Model,
     options: "onnxruntime.SessionOptions",
-    providers: Sequence[str] = ("CPUExecutionProvider",),
+    providers: Sequence[str | tuple[str, dict[str, str]]] = ("CPUExecutionProvider",),
     **settings: object,
 ) -> "onnxruntime.InferenceSession":
     """Return the model in a session with these options, straight from memory."""
@@ -34,7 +34,7 @@ def session_of(
     light: onnx.ModelProto,
     weights: Weights,
     options: "onnxruntime.SessionOptions",
-    providers: Sequence[str] = ("CPUExecutionProvider",),
+    providers: Sequence[str | tuple[str, dict[str, str]]] = ("CPUExecutionProvider",),
     **settings: object,
 ) -> "onnxruntime.InferenceSession":
     """Return a graph and the weights apart from it in a session with these options.
@@ -55,7 +55,7 @@ def session_of(
 def _opened(
     graph: bytes,
     options: "onnxruntime.SessionOptions",
-    providers: Sequence[str],
+    providers: Sequence[str | tuple[str, dict[str, str]]],
     **settings: object,
 ) -> "onnxruntime.InferenceSession":
     import onnxruntime

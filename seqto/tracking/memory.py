@@ -2,8 +2,10 @@
 
 import dataclasses
 import itertools
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from seqto.errors import TrackingError
 from seqto.types import (
@@ -111,6 +113,15 @@ class MemoryTracker:
     def log_table(self, study: str, name: str, table: Table) -> None:
         """Keep the table."""
         self._study(study).tables[name] = [dict(row) for row in table]
+
+    def log_document(self, study: str, name: str, document: Mapping[str, Any]) -> None:
+        """Keep the document as a file."""
+        self._study(study).files[name] = json.dumps(document).encode()
+
+    def read_document(self, study: str, name: str) -> Mapping[str, Any] | None:
+        """Return the file's content."""
+        held = self._study(study).files.get(name)
+        return None if held is None else dict(json.loads(held))
 
     def trials(self, study: str) -> tuple[Trial, ...]:
         """Return the last trial of each index; a COMPLETE one before any other."""

@@ -180,6 +180,18 @@ class MlflowTracker:
         self._client.log_dict(study, {name: [dict(row) for row in table]}, f"{name}.json")
 
     @in_one_go
+    def log_document(self, study: str, name: str, document: Mapping[str, Any]) -> None:
+        """Record an artifact of the parent run."""
+        self._client.log_dict(study, dict(document), name)
+
+    @in_one_go
+    def read_document(self, study: str, name: str) -> Mapping[str, Any] | None:
+        """Return the artifact, if it is there."""
+        if not any(file.path == name for file in self._client.list_artifacts(study)):
+            return None
+        return dict(self._json(study, name))
+
+    @in_one_go
     def trials(self, study: str) -> tuple[Trial, ...]:
         """Return the last child run of each index; a FINISHED one before any other."""
         chosen: dict[int, Run] = {}

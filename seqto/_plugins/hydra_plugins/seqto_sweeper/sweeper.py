@@ -62,6 +62,7 @@ class SeqtoSweeper(Sweeper):
             except Exception as error:
                 failed.add(number)
                 print(f"seqto: error: {complain(error)}", file=sys.stderr)
+        self._compare(folder)
         if failed:
             raise StudyError(f"{len(failed)} of {len(grid)} studies failed; see above.")
         return None
@@ -97,6 +98,14 @@ class SeqtoSweeper(Sweeper):
     def _composed(self, overrides: Sequence[str]) -> DictConfig:
         assert self.config is not None and self.hydra_context is not None
         return self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
+
+    def _compare(self, folder: Path) -> None:
+        """Set studies that differ in their device side by side."""
+        from seqto.report.comparison import write_comparison
+
+        page = write_comparison(folder, sorted(folder.glob("study-*/report.json")))
+        if page is not None:
+            print(f"devices: {page}", flush=True)
 
     def _study(self, overrides: list[str], folder: Path) -> None:
         # Heavy, and not needed where Hydra only lists its plugins.

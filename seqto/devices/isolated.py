@@ -1,0 +1,105 @@
+"""Programs of any device in processes of their own: a native crash ends the candidate only."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from seqto.devices.worker import (
+    START_SECONDS,
+    State,
+    Worker,
+    WorkerCrashError,
+    WorkerTimeoutError,
+    lease,
+    release,
+)
+from seqto.errors import DeviceCompileError, DeviceError, DeviceRunError, DeviceTimeoutError
+from seqto.types import Arrays, Latency, Model
+
+Result = TypeVar("Result")
+
+
+class InProcess(Protocol):
+    """A device that runs candidates in the process that calls it."""
+
+    name: str
+
+    def load(self, model: Model) -> Any:
+        """Return the model ready to run."""
+        ...
+
+
+@dataclass
+class IsolatedProgram:
+    """A program of a device in a process of its own."""
+
+    device: InProcess
+    worker: Worker | None
+    seconds: float
+
+    @classmethod
+    def load(cls, device: InProcess, model: Model, seconds: float) -> "IsolatedProgram":
+        """Load the model by this device, over there."""
+        program = cls(device, lease(), seconds)
+        what = f"load {model.name!r}"
+        # The device's libraries are imported first: that takes its time on a busy machine.
+        program._call(DeviceCompileError, what, _begin, device, seconds=START_SECONDS)
+        program._call(DeviceCompileError, what, _load, model)
+        return program
+
+    def run(self, inputs: Arrays) -> list[np.ndarray]:
+        """Return the outputs for these samples, in the order of the graph."""
+        return self._call(DeviceRunError, "run it", _run, dict(inputs))
+
+    def time(self, inputs: Arrays) -> Latency:
+        """Return the spread of the time that one call takes."""
+        return self._call(DeviceRunError, "run it", _time, dict(inputs))
+
+    def close(self) -> None:
+        """Let the process go."""
+        worker, self.worker = self.worker, None
+        if worker is not None:
+            release(worker)
+
+    def __del__(self) -> None:
+        # A program that nobody closed may still be at work.
+        if self.worker is not None:
+            self.worker.kill()
+
+    def _call(
+        self,
+        kind: type[DeviceError],
+        what: str,
+        function: Callable[..., Result],
+        *arguments: Any,
+        seconds: float | None = None,
+    ) -> Result:
+        if self.worker is None:
+            raise DeviceRunError(f"{self.device.name} cannot {what}: it was closed")
+        try:
+            return self.worker.call(function, *arguments, seconds=seconds or self.seconds)
+        except WorkerCrashError as error:
+            raise kind(f"{self.device.name} cannot {what}: {error}") from error
+        except WorkerTimeoutError as error:
+            raise DeviceTimeoutError(
+                f"{self.device.name} cannot {what}: {error}. If it is only slow, raise "
+                "device.seconds."
+            ) from error
+
+
+def _begin(state: State, device: InProcess) -> None:
+    state["device"] = device
+
+
+def _load(state: State, model: Model) -> None:
+    state["program"] = state["device"].load(model)
+
+
+def _run(state: State, inputs: Arrays) -> list[np.ndarray]:
+    return list(state["program"].run(inputs))
+
+
+def _time(state: State, inputs: Arrays) -> Latency:
+    return state["program"].time(inputs)  # type: ignore[no-any-return]

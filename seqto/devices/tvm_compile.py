@@ -1,0 +1,167 @@
+"""Candidates to libraries, by TVM: imported from ONNX, scheduled, compiled and linked."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from seqto.errors import ConfigError, DeviceCompileError, DeviceImportError
+from seqto.graph.load import first_line, input_specs
+from seqto.graph.lowering import lowered
+from seqto.types import Model, content_key, sha256
+from seqto.workspace import written_whole
+
+NDK = "TVM_NDK_CC"
+"""The variable that TVM finds Android's compiler by."""
+
+RULES = 1
+"""The version of the rewrites and schedules: a library made by others is not used again."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How libraries are made: `target` and `host` as TVM describes machines.
+
+    `linker` is `cc` for this machine, or `ndk` for Android's in TVM_NDK_CC.
+    """
+
+    target: Mapping[str, Any]
+    host: Mapping[str, Any] | None
+    linker: str
+    scheduled: bool
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the code is for a CPU, and not for a GPU beside it."""
+        return bool(self.target["kind"] == "llvm")
+
+    def environment(self) -> dict[str, str]:
+        """Return what the compiling process has to know, also one that has been running."""
+        return {NDK: os.environ.get(NDK, "")} if self.linker == "ndk" else {}
+
+    def key(self, model: Model) -> str:
+        """Return the key of a model's library."""
+        made_by = [tvm_version(), RULES, version("seqto"), self.environment()]
+        return content_key([sha256(model.to_bytes()), asdict(self), made_by])
+
+
+def require_tvm(name: str) -> None:
+    """Raise where TVM is not installed."""
+    if find_spec("tvm") is None:
+        raise ConfigError(f"device={name} needs Apache TVM: pip install 'seqto[tvm]'.")
+
+
+def tvm_version() -> str:
+    """Return TVM's version."""
+    try:
+        return version("apache-tvm")
+    except PackageNotFoundError:  # A build from source may have no metadata.
+        import tvm
+
+        return str(tvm.__version__)
+
+
+def host_cpu() -> str:
+    """Return LLVM's name for this machine's CPU."""
+    from tvm.target import codegen
+
+    return str(codegen.llvm_get_system_cpu())
+
+
+def compile_library(state: object, model: Model, recipe: Recipe, device: str, path: Path) -> None:
+    """Write the model's library, for one sample at a time; a worker's call."""
+    _require_linker(recipe, device)
+    imported = _imported(model, device)
+    try:
+        executable = _compiled(imported, recipe)
+        with written_whole(path) as temporary:
+            _export(executable, recipe, temporary)
+    except Exception as error:  # TVM's errors, and those of the linker, have no common base.
+        raise DeviceCompileError(
+            f"{device} cannot compile {model.name!r}: {last_line(error)}"
+        ) from error
+
+
+def _require_linker(recipe: Recipe, device: str) -> None:
+    if recipe.linker == "ndk" and not os.environ.get(NDK):
+        raise ConfigError(
+            f"device={device} needs the compiler of Android's NDK: set TVM_NDK_CC to its path, "
+            "such as .../toolchains/llvm/prebuilt/linux-x86_64/bin/aarch64-linux-android28-clang++."
+        )
+    if recipe.linker == "cc" and not any(map(shutil.which, ("g++", "clang++", "cc"))):
+        raise ConfigError(
+            f"device={device} needs a C++ compiler to link what TVM makes: install g++ or clang."
+        )
+
+
+def _imported(model: Model, device: str) -> Any:
+    """Return the model as TVM holds it."""
+    from tvm.relax.frontend.onnx import from_onnx
+
+    try:
+        ready = lowered(model)
+        shapes = {
+            spec.name: [1 if dim is None else dim for dim in spec.shape]
+            for spec in input_specs(ready)
+        }
+        return from_onnx(ready.proto, shape_dict=shapes)
+    except Exception as error:  # TVM raises its own errors, and Python's.
+        raise DeviceImportError(
+            f"{device} cannot load {model.name!r}: {last_line(error)}"
+        ) from error
+
+
+def _compiled(imported: Any, recipe: Recipe) -> Any:
+    import tvm
+    from tvm import relax
+
+    target = tvm.target.Target(dict(recipe.target), host=_host(recipe))
+    pipeline = _cpu_pipeline(target, recipe) if recipe.on_cpu else None
+    with target:
+        return tvm.compile(
+            imported, target, relax_pipeline=pipeline or relax.get_default_pipeline(target)
+        )
+
+
+def _host(recipe: Recipe) -> Any:
+    return None if recipe.host is None else dict(recipe.host)
+
+
+def _cpu_pipeline(target: Any, recipe: Recipe) -> Any:
+    """Return TVM's own pipeline for CPUs, with the schedule where the functions are fused."""
+    import tvm
+    from tvm.relax.backend.cpu_generic import pipeline
+
+    from seqto.devices.tvm_schedule import schedule_pass
+
+    return tvm.transform.Sequential(
+        [
+            *pipeline.library_dispatch_passes(target),
+            *pipeline.legalize_passes(target),
+            *([schedule_pass()] if recipe.scheduled else []),
+            *pipeline.dataflow_lower_passes(target),
+            *pipeline.finalize_passes(target),
+        ]
+    )
+
+
+def _export(executable: Any, recipe: Recipe, path: Path) -> None:
+    from tvm.support import ndk
+
+    options = {"fcompile": ndk.create_shared} if recipe.linker == "ndk" else {}
+    # TVM goes by the extension, which a temporary name does not have.
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "candidate.so"
+        executable.export_library(str(library), **options)
+        shutil.move(library, path)
+
+
+def last_line(error: BaseException) -> str:
+    """Return what an error of TVM says: the last lines, as its first ones are a traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return first_line(lines[-1] if lines else type(error).__name__)

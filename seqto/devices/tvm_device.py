@@ -1,0 +1,209 @@
+"""Devices that Apache TVM compiles for: this machine, or one behind an RPC tracker."""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from seqto.devices import tvm_run
+from seqto.devices.onnxruntime import OnnxRuntimeDevice, cpu_name
+from seqto.devices.tvm_compile import (
+    Recipe,
+    compile_library,
+    host_cpu,
+    require_tvm,
+    tvm_version,
+)
+from seqto.devices.tvm_links import Link, LocalLink, RemoteLink
+from seqto.devices.tvm_local import HOST, local_servers
+from seqto.devices.worker import WorkerCrashError, WorkerTimeoutError, lease, release
+from seqto.errors import (
+    ConfigError,
+    DeviceCompileError,
+    DeviceRunError,
+    DeviceTimeoutError,
+)
+from seqto.graph.load import first_line, input_specs
+from seqto.types import Arrays, Kernel, Latency, Model, TensorSpec
+from seqto.workspace import Workspace
+
+AUTO = "auto"
+
+
+@dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
+class TvmDevice:
+    """A machine that TVM compiles for; candidates run one sample at a time."""
+
+    name: str = "tvm"
+    target: dict[str, Any] = field(default_factory=lambda: {"kind": "llvm", "mcpu": AUTO})
+    host: dict[str, Any] | None = None
+    linker: Literal["cc", "ndk"] = "cc"
+    scheduled: bool = True
+    threads: Annotated[int, Field(ge=1)] | None = None
+    chunk_size: Annotated[int, Field(ge=1)] = 32
+    compile_seconds: Annotated[float, Field(gt=0)] = 900
+    seconds: Annotated[float, Field(gt=0)] = 300
+    warmup: Annotated[int, Field(ge=0)] = 3
+    repeats: Annotated[int, Field(ge=1)] = 20
+    tracker: str | None = None
+    key: str = "seqto"
+    start_local: bool = False
+    wait_seconds: Annotated[float, Field(ge=0)] = 60
+    attempts: Annotated[int, Field(ge=1)] = 5
+    pause_seconds: Annotated[float, Field(ge=0)] = 1
+    session_seconds: Annotated[float, Field(gt=0)] = 60
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work before anything is compiled."""
+        require_tvm(self.name)
+        if "kind" not in self.target:
+            raise ConfigError("device.target needs a kind: llvm, opencl, cuda, vulkan, ...")
+        if self.tracker is not None:
+            self._address()
+
+    def load(self, model: Model) -> "TvmProgram":
+        """Return the model compiled, and loaded where it runs."""
+        return TvmProgram(self, self._link(self._library(model)), input_specs(model))
+
+    def kernels(self, model: Model) -> Mapping[str, Kernel]:
+        """Return nothing: TVM does not tell what became of a node."""
+        return {}
+
+    def describe(self) -> Mapping[str, str]:
+        """Return TVM's version, the machine that it compiles for, and how."""
+        target = self._recipe().target
+        facts = {
+            "runtime": f"tvm {tvm_version()}",
+            "target": first_line(" ".join(f"{name}={value}" for name, value in target.items())),
+            "kernels": "vectorized, parallel" if self.scheduled else "unscheduled",
+        }
+        if self._remote and not self.start_local:
+            return {**facts, "key": self.key}
+        return {**facts, "threads": str(self._threads), "cpu": cpu_name()}
+
+    @property
+    def stand_in(self) -> OnnxRuntimeDevice:
+        """What screens candidates: the same integers, without compiling each for seconds."""
+        return OnnxRuntimeDevice(name=self.name)
+
+    @property
+    def _remote(self) -> bool:
+        return self.start_local or self.tracker is not None
+
+    @property
+    def _threads(self) -> int:
+        return self.threads or os.cpu_count() or 1
+
+    def _recipe(self) -> Recipe:
+        """Return the target with what was left open found out, and nothing that is null."""
+        target = {name: value for name, value in self.target.items() if value is not None}
+        here = target["kind"] == "llvm" and (self.start_local or not self._remote)
+        if target.get("mcpu") == AUTO:
+            # Of a machine elsewhere only its owner knows the CPU.
+            target = {**target, "mcpu": host_cpu()} if here else _without(target, "mcpu")
+        if here:
+            target.setdefault("num-cores", self._threads)
+        return Recipe(target, self.host, self.linker, self.scheduled)
+
+    def _library(self, model: Model) -> Path:
+        """Return the model's library: from the workspace, or compiled there first."""
+        recipe = self._recipe()
+        path = Workspace.default().library(recipe.key(model))
+        if path.exists():
+            return path
+        worker = lease(recipe.environment())
+        try:
+            worker.call(
+                compile_library, model, recipe, self.name, path, seconds=self.compile_seconds
+            )
+        except WorkerCrashError as error:
+            raise DeviceCompileError(
+                f"{self.name} cannot compile {model.name!r}: {error}"
+            ) from error
+        except WorkerTimeoutError as error:
+            raise DeviceTimeoutError(
+                f"{self.name} cannot compile {model.name!r}: {error}. If it is only slow, raise "
+                "device.compile_seconds."
+            ) from error
+        finally:
+            release(worker)
+        return path
+
+    def _link(self, path: Path) -> Link:
+        kind = self.target["kind"]
+        if not self._remote:
+            threads = {"TVM_NUM_THREADS": str(self._threads)}
+            return LocalLink(self.name, kind, path, self.seconds, threads)
+        servers = local_servers(self.key, self._threads) if self.start_local else None
+        host, port = (HOST, servers.port) if servers else self._address()
+        return RemoteLink(
+            name=self.name,
+            kind=kind,
+            path=path,
+            seconds=self.seconds,
+            host=host,
+            port=port,
+            key=self.key,
+            wait_seconds=self.wait_seconds,
+            attempts=self.attempts,
+            pause=self.pause_seconds,
+            repairs=servers,
+            session_seconds=self.session_seconds,
+        )
+
+    def _address(self) -> tuple[str, int]:
+        host, _, port = str(self.tracker).rpartition(":")
+        if not host or not port.isdigit():
+            raise ConfigError(
+                f"device.tracker={self.tracker} has to be host:port, such as 127.0.0.1:9190."
+            )
+        return host, int(port)
+
+
+def _without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {name: value for name, value in mapping.items() if name != key}
+
+
+class TvmProgram:
+    """A candidate on a device of TVM."""
+
+    def __init__(self, device: TvmDevice, link: Link, inputs: Sequence[TensorSpec]) -> None:
+        self._device, self._link, self._inputs = device, link, inputs
+
+    def run(self, inputs: Arrays) -> list[np.ndarray]:
+        """Return the outputs for these samples, sent in chunks."""
+        samples = self._samples(inputs)
+        size = self._device.chunk_size
+        rows: list[list[np.ndarray]] = []
+        for start in range(0, len(samples), size):
+            rows += self._link.call(tvm_run.run_samples, samples[start : start + size])
+        return [np.concatenate(each) for each in zip(*rows, strict=True)]
+
+    def time(self, inputs: Arrays) -> Latency:
+        """Return how long the first of these samples takes, by TVM's time evaluator."""
+        first = self._samples(inputs)[0]
+        device = self._device
+        return self._link.call(tvm_run.time_sample, first, device.warmup, device.repeats)
+
+    def close(self) -> None:
+        """Free the device."""
+        self._link.close()
+
+    def _samples(self, inputs: Arrays) -> list[tvm_run.Rows]:
+        """Return the inputs of each sample in the order of the graph."""
+        names = [spec.name for spec in self._inputs]
+        if sorted(inputs) != sorted(names):
+            raise DeviceRunError(
+                f"{self._device.name} cannot run it: the inputs are {', '.join(names)}, but "
+                f"{', '.join(inputs) or 'none'} came"
+            )
+        count = len(inputs[names[0]])
+        return [
+            [inputs[spec.name][at : at + 1].astype(spec.dtype, copy=False) for spec in self._inputs]
+            for at in range(count)
+        ]

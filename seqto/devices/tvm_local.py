@@ -1,0 +1,157 @@
+"""An RPC tracker and server of one's own, on loopback, that end with the process that wants them.
+
+Between the two and seqto stands a process that starts them, starts the server again when it ends or
+stalls, and ends both when its input does: so they are gone however seqto ends.
+"""
+
+import atexit
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+
+from seqto.devices.worker import child_environment
+
+HOST = "127.0.0.1"
+WATCH_SECONDS = 0.2
+"""How often the server is looked after."""
+
+_KEEPER = [sys.executable, "-m", "seqto.devices.tvm_local"]
+
+
+@dataclass
+class LocalServers:
+    """A tracker and a server with this key, each thread of which may use so many threads."""
+
+    key: str
+    threads: int
+    port: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Have them started; a client waits until they are there."""
+        self.port = free_port()
+        self._keeper = subprocess.Popen(
+            [*_KEEPER, str(self.port), self.key],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=child_environment({"TVM_NUM_THREADS": str(self.threads)}),
+            # A group of its own, which can be ended as a whole.
+            start_new_session=True,
+        )
+
+    def restart(self) -> None:
+        """Start the server again, whatever it is doing."""
+        assert self._keeper.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._keeper.stdin.write(b"restart\n")
+            self._keeper.stdin.flush()
+
+    def running(self) -> bool:
+        """Tell whether they are looked after."""
+        return self._keeper.poll() is None
+
+    def stop(self) -> None:
+        """End both, and wait until they are gone."""
+        assert self._keeper.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._keeper.stdin.close()
+        self._keeper.wait()
+
+
+_running: dict[tuple[str, int], LocalServers] = {}
+
+
+def local_servers(key: str, threads: int) -> LocalServers:
+    """Return this process's own tracker and server with this key, started if they are not there."""
+    found = _running.get((key, threads))
+    if found is None or not found.running():
+        found = _running[key, threads] = LocalServers(key, threads)
+    return found
+
+
+@atexit.register
+def stop_all() -> None:
+    """End what this process started."""
+    while _running:
+        _running.popitem()[1].stop()
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody listens at."""
+    with socket.socket() as listener:
+        listener.bind((HOST, 0))
+        return int(listener.getsockname()[1])
+
+
+class _Keeper:
+    """Runs in the process between: keeps a tracker and a server alive."""
+
+    def __init__(self, port: int, key: str) -> None:
+        self._port, self._key = port, key
+        self._wanted = threading.Event()
+
+    def keep(self) -> None:
+        """Keep both until the input ends."""
+        threading.Thread(target=self._listen, daemon=True).start()
+        where = ["--host", HOST, "--port", str(self._port), "--port-end", str(self._port + 1)]
+        tracker = _started("tvm.exec.rpc_tracker", where)
+        server = self._server()
+        while tracker.poll() is None:
+            if self._wanted.is_set() or server.poll() is not None:
+                self._wanted.clear()
+                _end_with_children(server)
+                server = self._server()
+            time.sleep(WATCH_SECONDS)
+        _end_group()
+
+    def _server(self) -> subprocess.Popen[bytes]:
+        own = free_port()
+        where = ["--host", HOST, "--port", str(own), "--port-end", str(own + 1)]
+        tracker = f"{HOST}:{self._port}"
+        return _started("tvm.exec.rpc_server", [*where, "--tracker", tracker, "--key", self._key])
+
+    def _listen(self) -> None:
+        for _ in sys.stdin:
+            self._wanted.set()
+        _end_group()
+
+
+def _started(module: str, arguments: list[str]) -> subprocess.Popen[bytes]:
+    # Not this process's input: whoever holds it would keep it from ending.
+    return subprocess.Popen([sys.executable, "-m", module, *arguments], stdin=subprocess.DEVNULL)
+
+
+def _end_with_children(server: subprocess.Popen[bytes]) -> None:
+    """End a server: its own processes, which listen and serve, end when it does not answer them."""
+    for pid in _descendants(server.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    server.kill()
+    server.wait()
+
+
+def _descendants(pid: int) -> list[int]:
+    """Return the processes that this one started, and those that they did."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True)
+    parents = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
+    found = [pid]
+    for _ in parents:
+        added = [child for child, parent in parents if parent in found and child not in found]
+        if not added:
+            break
+        found += added
+    return found[1:]
+
+
+def _end_group() -> None:
+    os.killpg(0, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    _Keeper(int(sys.argv[1]), sys.argv[2]).keep()

@@ -1,0 +1,232 @@
+"""Candidates rewritten for importers that know fewer operations than ONNX Runtime does.
+
+Expects a candidate as a quantizer makes it; leaves the same function of its inputs. Weights that
+are stored in fewer bits become constants, and ConvInteger and DynamicQuantizeLinear the operations
+that they are made of. All of it is exact: a float holds every integer that is summed there.
+"""
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+from seqto.graph.nodes import initializers, replace_nodes, unused_name, used_tensors
+from seqto.types import Model
+
+EXACT = 2**24
+"""Below this, float32 holds every integer."""
+
+_LARGEST = 255
+"""How far an 8-bit value can be from its zero point."""
+
+
+def lowered(model: Model) -> Model:
+    """Return the model with constants folded and without ConvInteger and DynamicQuantizeLinear."""
+    proto = model.copy_proto()
+    fold_constants(proto)
+    split_integer_convolutions(proto)
+    split_dynamic_quantization(proto)
+    _drop_unused(proto.graph)
+    # Shapes that were inferred for a free batch are no help to who has a fixed one.
+    del proto.graph.value_info[:]
+    return Model(model.name, proto)
+
+
+def fold_constants(proto: onnx.ModelProto) -> None:
+    """Replace what is computed from constants alone by its values, as ONNX Runtime has them."""
+    graph = proto.graph
+    folded = _constant_nodes(graph)
+    made = {name for node in folded for name in node.output}
+    kept = [node for node in graph.node if node.output[0] not in made]
+    wanted = sorted(made & {*(name for node in kept for name in node.input), *_outputs(graph)})
+    if not wanted:
+        return
+    for name, values in zip(wanted, _computed(proto, folded, wanted), strict=True):
+        graph.initializer.append(numpy_helper.from_array(values, name))
+    replace_nodes(graph, kept)
+
+
+def _drop_unused(graph: onnx.GraphProto) -> None:
+    """Drop the constants that nothing reads any more."""
+    used = used_tensors(graph)
+    for index in reversed(range(len(graph.initializer))):
+        if graph.initializer[index].name not in used:
+            del graph.initializer[index]
+
+
+def _outputs(graph: onnx.GraphProto) -> list[str]:
+    return [each.name for each in graph.output]
+
+
+def _constant_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+    """Return copies of the nodes that read nothing but constants, in the order of the graph."""
+    known = {"", *initializers(graph)}
+    found = []
+    for node in graph.node:
+        plain = not any(each.HasField("g") or each.graphs for each in node.attribute)
+        if plain and node.input and known.issuperset(node.input):
+            known.update(node.output)
+            found.append(onnx.NodeProto.FromString(node.SerializeToString()))
+    return found
+
+
+def _computed(
+    proto: onnx.ModelProto, nodes: Collection[onnx.NodeProto], wanted: Collection[str]
+) -> list[np.ndarray]:
+    read = {name for node in nodes for name in node.input}
+    part = onnx.ModelProto()
+    part.ir_version = proto.ir_version
+    part.opset_import.extend(proto.opset_import)
+    part.graph.name = "constants"
+    part.graph.node.extend(nodes)
+    part.graph.initializer.extend(each for each in proto.graph.initializer if each.name in read)
+    part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    # Nothing is gained by optimizing what runs once.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(
+        part.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return list(session.run(list(wanted), {}))
+
+
+class _Builder:
+    """Nodes and constants on their way into a graph, under names that are free there."""
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self._graph = graph
+        self._taken = {each for node in graph.node for each in (*node.input, *node.output)}
+        self._taken |= {*initializers(graph), *_outputs(graph)}
+        self.nodes: list[onnx.NodeProto] = []
+
+    def constant(self, values: np.ndarray, name: str) -> str:
+        free = self._free(name)
+        self._graph.initializer.append(numpy_helper.from_array(values, free))
+        return free
+
+    def node(self, op_type: str, inputs: list[str], name: str, **attributes: Any) -> str:
+        """Return the output of a new node."""
+        free = self._free(name)
+        self.nodes.append(helper.make_node(op_type, inputs, [free], free, **attributes))
+        return free
+
+    def rename_last(self, output: str) -> None:
+        """Give the output of the last node its name in the graph."""
+        self.nodes[-1].output[0] = output
+
+    def _free(self, name: str) -> str:
+        free = unused_name(name, self._taken)
+        self._taken.add(free)
+        return free
+
+
+def split_integer_convolutions(proto: onnx.ModelProto) -> None:
+    """Replace each ConvInteger by float convolutions of the integers, exact in float32."""
+    graph = proto.graph
+    constants = initializers(graph)
+    builder = _Builder(graph)
+    for node in graph.node:
+        if node.op_type == "ConvInteger" and node.input[1] in constants:
+            _split_convolution(node, constants, builder)
+        else:
+            builder.nodes.append(node)
+    replace_nodes(graph, builder.nodes)
+
+
+def _split_convolution(
+    node: onnx.NodeProto, constants: dict[str, onnx.TensorProto], builder: _Builder
+) -> None:
+    given, output = node.input[0], node.output[0]
+    zero = node.input[2] if len(node.input) > 2 else ""
+    values = builder.node("Cast", [given], f"{output}_values", to=TensorProto.FLOAT)
+    if zero:
+        offset = builder.node("Cast", [zero], f"{output}_zero", to=TensorProto.FLOAT)
+        values = builder.node("Sub", [values, offset], f"{output}_centered")
+    parts = []
+    for scale, weight in _exact_parts(_centered_weight(node, constants)):
+        stored = builder.constant(weight, f"{output}_weight")
+        product = builder.node("Conv", [values, stored], f"{output}_product")
+        builder.nodes[-1].attribute.extend(node.attribute)
+        whole = builder.node("Cast", [product], f"{output}_whole", to=TensorProto.INT32)
+        if scale != 1:
+            factor = builder.constant(np.array(scale, np.int32), f"{output}_factor")
+            whole = builder.node("Mul", [whole, factor], f"{output}_scaled")
+        parts.append(whole)
+    total = parts[0]
+    for part in parts[1:]:
+        total = builder.node("Add", [total, part], f"{output}_total")
+    builder.rename_last(output)
+
+
+def _centered_weight(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]) -> np.ndarray:
+    """Return a ConvInteger's weight less its zero point."""
+    weight = numpy_helper.to_array(constants[node.input[1]]).astype(np.int32)
+    if len(node.input) < 4 or not node.input[3]:
+        return weight
+    zero = numpy_helper.to_array(constants[node.input[3]]).astype(np.int32)
+    return weight - zero.reshape(-1, *[1] * (weight.ndim - 1)) if zero.ndim else weight - zero
+
+
+def _exact_parts(weight: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield weights and their scales that add up to this one, each with exact sums in float32.
+
+    An output of many inputs may be too large a sum: then the weight's upper and lower bits are
+    convolved apart.
+    """
+    for bits in (9, 5, 3, 2, 1):
+        base, rest, parts = 2**bits, weight, []
+        for place in range(-(-9 // bits)):
+            digit = np.fmod(rest, base)
+            parts.append((base**place, digit.astype(np.float32)))
+            rest = (rest - digit) // base
+        axes = tuple(range(1, weight.ndim))
+        if all(np.abs(part).sum(axis=axes).max() * _LARGEST < EXACT for _, part in parts):
+            break
+    for scale, part in parts:
+        if part.any() or scale == 1:
+            yield scale, part
+
+
+def split_dynamic_quantization(proto: onnx.ModelProto) -> None:
+    """Replace each DynamicQuantizeLinear by what ONNX Runtime computes there."""
+    graph = proto.graph
+    builder = _Builder(graph)
+    for node in graph.node:
+        if node.op_type == "DynamicQuantizeLinear":
+            _split_quantization(node, builder)
+        else:
+            builder.nodes.append(node)
+    replace_nodes(graph, builder.nodes)
+
+
+def _split_quantization(node: onnx.NodeProto, builder: _Builder) -> None:
+    given, (quantized, scale, zero) = node.input[0], node.output
+    none = builder.constant(np.array(0, np.float32), f"{scale}_none")
+    one = builder.constant(np.array(1, np.float32), f"{scale}_one")
+    most = builder.constant(np.array(_LARGEST, np.float32), f"{scale}_most")
+    high = builder.node("ReduceMax", [given], f"{scale}_high", keepdims=0)
+    low = builder.node("ReduceMin", [given], f"{scale}_low", keepdims=0)
+    high = builder.node("Max", [high, none], f"{scale}_top")
+    low = builder.node("Min", [low, none], f"{scale}_bottom")
+    span = builder.node("Sub", [high, low], f"{scale}_span")
+    step = builder.node("Div", [span, most], f"{scale}_step")
+    # Where all values are zero, any scale will do but zero.
+    flat = builder.node("Equal", [span, none], f"{scale}_flat")
+    builder.node("Where", [flat, one, step], scale)
+    builder.rename_last(scale)
+    below = builder.node("Div", [low, scale], f"{zero}_below")
+    shift = builder.node("Sub", [none, below], f"{zero}_shift")
+    shift = builder.node("Clip", [shift, none, most], f"{zero}_clipped")
+    shift = builder.node("Round", [shift], f"{zero}_rounded")
+    builder.node("Cast", [shift], zero, to=TensorProto.UINT8)
+    builder.rename_last(zero)
+    steps = builder.node("Div", [given, scale], f"{quantized}_steps")
+    steps = builder.node("Round", [steps], f"{quantized}_rounded")
+    steps = builder.node("Add", [steps, shift], f"{quantized}_shifted")
+    steps = builder.node("Clip", [steps, none, most], f"{quantized}_clipped")
+    builder.node("Cast", [steps], quantized, to=TensorProto.UINT8)
+    builder.rename_last(quantized)

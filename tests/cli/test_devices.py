@@ -1,0 +1,60 @@
+"""Devices from the command line: failures that teach, and devices compared."""
+
+import json
+from pathlib import Path
+
+import pytest
+from commands import Command
+from mlflow.tracking import MlflowClient
+
+QUICK = [
+    "dataset.evaluation_size=100",
+    "sensitivity.samples=8",
+    "search.screens=8",
+    "search.budgets=4",
+    "search.evaluations=3",
+    "device.repeats=2",
+]
+
+
+def runs(folder: Path, kind: str) -> list[object]:
+    client = MlflowClient(f"sqlite:///{folder / 'mlflow.db'}")
+    return list(client.search_runs(["1"], f"tags.`seqto.kind` = '{kind}'"))
+
+
+@pytest.mark.slow
+def test_a_study_goes_on_without_what_the_device_lacks(seqto: Command, tmp_path: Path) -> None:
+    result = seqto("device=fake", "device.crashes=[Gemm]", *QUICK, "-m")
+    assert result.code == 0, result.err
+    assert "cannot run" in result.err and "left in float32" in result.err
+    (study,) = runs(tmp_path, "study")
+    client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    path = client.download_artifacts(study.info.run_id, "device_exclusions.json", str(tmp_path))  # type: ignore[attr-defined]
+    document = json.loads(Path(path).read_text())
+    assert [row["op_type"] for row in document["layers"]] == ["Gemm"]
+    failed = [run for run in runs(tmp_path, "candidate") if run.info.status == "FAILED"]  # type: ignore[attr-defined]
+    assert [run.data.tags["seqto.failure"].split(":")[0] for run in failed] == ["DeviceRunError"]  # type: ignore[attr-defined]
+    assert document["layers"][0]["run"] == failed[0].info.run_id  # type: ignore[attr-defined]
+
+
+@pytest.mark.slow
+def test_devices_are_compared(seqto: Command, tmp_path: Path) -> None:
+    result = seqto("device=cpu,tvm", "device.threads=1", *QUICK, "-m")
+    assert result.code == 0, result.err
+    (page,) = tmp_path.glob("multirun/*/*/comparison.html")
+    assert f"devices: {page.relative_to(tmp_path)}" in result.out
+    text = page.read_text()
+    assert text.count(" of 24</td>") >= 3, "the devices measured the same candidates"
+    assert (page.parent / "comparison.png").stat().st_size > 10_000
+
+
+def test_an_unknown_device_gives_the_choices(seqto: Command) -> None:
+    result = seqto("device=gpu", "-m")
+    assert result.code == 1
+    assert "cpu, fake, mali, opencl, ort, tvm, tvm_rpc" in result.err
+
+
+def test_a_missing_provider_names_the_package(seqto: Command) -> None:
+    result = seqto("device=ort", "device.provider=CUDAExecutionProvider", "-m")
+    assert result.code == 1
+    assert "CPUExecutionProvider" in result.err and "pip install onnxruntime-gpu" in result.err

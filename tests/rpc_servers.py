@@ -1,0 +1,158 @@
+"""RPC trackers and servers of TVM, as a user starts them, and ways to disturb them."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from seqto.devices.tvm_local import free_port
+
+KEY = "board"
+
+
+def _started(module: str, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _ended(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGCONT)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+@contextlib.contextmanager
+def tracker() -> Iterator[int]:
+    """Run a tracker on loopback, and yield its port."""
+    port = free_port()
+    process = _started(
+        *("tvm.exec.rpc_tracker", "--host", "127.0.0.1"),
+        *("--port", str(port), "--port-end", str(port + 1)),
+    )
+    try:
+        _wait_for(port)
+        yield port
+    finally:
+        _ended(process)
+
+
+class Server:
+    """An RPC server with the key `board` that can be killed, stopped and started again."""
+
+    def __init__(self, tracker: int, address: str | None = None) -> None:
+        self._tracker, self._address = tracker, address
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Start the server; who wants it waits for it at the tracker."""
+        port = free_port() if self._process else self.port
+        address = ["--custom-addr", self._address] if self._address else []
+        self._process = _started(
+            *("tvm.exec.rpc_server", "--host", "127.0.0.1", "--key", KEY, *address),
+            *("--port", str(port), "--port-end", str(port + 1)),
+            *("--tracker", f"127.0.0.1:{self._tracker}"),
+        )
+
+    def kill(self) -> None:
+        """End the server and its sessions."""
+        assert self._process is not None
+        _ended(self._process)
+
+    def stop(self) -> None:
+        """Have the server and its sessions stand still."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Have them go on."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def server(tracker: int, address: str | None = None) -> Iterator[Server]:
+    """Run a server that is registered at this tracker."""
+    found = Server(tracker, address)
+    try:
+        yield found
+    finally:
+        found.kill()
+
+
+class DroppingProxy:
+    """A link to a server that breaks off in every third session, once so many bytes went by."""
+
+    def __init__(self, host: str, port: int, limit: int) -> None:
+        self.sessions = self.dropped = 0
+        self._port, self._limit = port, limit
+        self._listener = socket.create_server((host, port))
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        """Take no more sessions."""
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            there = socket.create_connection(("127.0.0.1", self._port))
+            self.sessions += 1
+            limit = self._limit if self.sessions % 3 == 0 else None
+            for source, sink in ((client, there), (there, client)):
+                threading.Thread(target=self._copy, args=(source, sink, limit), daemon=True).start()
+
+    def _copy(self, source: socket.socket, sink: socket.socket, limit: int | None) -> None:
+        copied = 0
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                copied += len(data)
+                if limit is not None and copied > limit:
+                    self.dropped += 1
+                    break
+                sink.sendall(data)
+        for each in (source, sink):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(300):
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.1)
+    raise TimeoutError(f"nobody listens at {port}")
+
+
+def processes_with(text: str) -> list[int]:
+    """Return the processes whose command line has this text."""
+    listed = subprocess.run(
+        ["ps", "-ww", "-eo", "pid=,args="], capture_output=True, text=True
+    ).stdout
+    return [int(line.split()[0]) for line in listed.splitlines() if text in line]
+
+
+def crash_over_there(state: dict[str, Any]) -> None:
+    """Do what a wrong kernel does to a session: it is gone at once; a worker's call."""
+    os._exit(1)
+
+
+def hang(state: dict[str, Any]) -> None:
+    """Do what a kernel that never ends does; a worker's call."""
+    time.sleep(60)
