@@ -3,8 +3,8 @@
     python scripts/benchmark_speed.py [--data ../shared/data] [--growth]
 
 All rows have the same candidates (rungs of the paper's ladder) and the same images:
-naive    ORT's quantize_static for each candidate, which calibrates anew; images decoded anew; batch 1;
-         a session with default threads
+naive    ORT's quantize_static for each candidate, which calibrates anew; images decoded anew;
+         batch 1; a session with default threads
 floor    bare inference of the candidates' models, loaded once, one thread, images in memory
 seqto    the candidates as a study measures them, in one process; also without shared prefixes
 study    the whole command, in a process of its own: imports, calibration, ranking, MLflow, pictures
