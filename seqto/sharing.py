@@ -146,8 +146,9 @@ class SharedRuns:
                         self._let_go(new)
                 outputs.append(tensors[route.end.tensors[0]])
         self._kept += new.values()
+        found = np.concatenate(outputs)
         # A fixed batch is filled up with samples that do not count.
-        return np.concatenate(outputs)[: len(self._samples)]
+        return found[: len(self._samples)] if self._samples.fixed_batch else found
 
     def _let_go(self, new: dict[Cut, "_Kept"]) -> None:
         """Drop the first of what is being kept if all is more than was expected."""

@@ -49,7 +49,8 @@ class OnnxRuntimeDevice:
     @property
     def shares_prefixes(self) -> bool:
         """Parts of models cost it little to load: what models have in common need not run twice."""
-        return not self.isolated
+        # That a part computes what it does in the whole is known of this provider only.
+        return self.provider == _CPU_PROVIDER and not self.isolated
 
     def load(self, model: Model) -> "OnnxRuntimeProgram | IsolatedProgram":
         """Return the model in a session of its own, straight from memory."""

@@ -6,12 +6,23 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper, numpy_helper
-from onnx_models import build, feeds, node_names, residual, run, weight
-from quantizable_models import mobile, two_outputs
+from onnx_models import build, feeds, node_names, op_types, residual, run, weight
+from quantizable_models import mobile, random_samples, two_outputs
 
 from seqto.graph.prepare import prepare
-from seqto.graph.segments import Cut, Span, changed_part, changed_span, find_cuts, part
-from seqto.types import Model
+from seqto.graph.segments import (
+    Cut,
+    Span,
+    changed_part,
+    changed_span,
+    clean_cuts,
+    common_nodes,
+    find_cuts,
+    in_order,
+    part,
+)
+from seqto.quantizers.static import StaticQuantizer
+from seqto.types import Candidate, Model
 
 
 def run_parts(parts: list[Model], tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -160,3 +171,118 @@ def test_a_weight_is_in_every_part_that_reads_it() -> None:
     start, middle, end = find_cuts(model)
     for each in (part(model, start, middle), part(model, middle, end)):
         assert [constant.name for constant in each.proto.graph.initializer] == ["w"]
+
+
+def quantized(excluded: tuple[str, ...] = (), **options: object) -> Model:
+    """Return `residual` quantized statically, but for these layers."""
+    quantizer = StaticQuantizer(**options)
+    model, layers = quantizer.prepare(prepare(residual()))
+    ranges = quantizer.calibrate(model, random_samples(model))
+    names = [layer.name for layer in layers]
+    return quantizer.quantize(model, ranges, Candidate.excluding(names, excluded))
+
+
+@pytest.mark.parametrize("optimized", [False, True])
+@pytest.mark.parametrize("excluded", [(), ("left",), ("stem", "right")])
+def test_a_model_in_order_computes_the_same(excluded: tuple[str, ...], optimized: bool) -> None:
+    model = quantized(excluded)
+    ordered = in_order(model)
+    onnx.checker.check_model(ordered.proto)
+    inputs = feeds(model)
+    outputs = (run(each, inputs, optimized=optimized)[0] for each in (model, ordered))
+    np.testing.assert_array_equal(*outputs)
+
+
+def test_in_order_a_node_is_just_before_what_needs_it() -> None:
+    model = quantized()
+    # ONNX Runtime's quantizer puts what is made of constants first.
+    assert op_types(model)[:3] != ["QuantizeLinear", "DequantizeLinear", "DequantizeLinear"]
+    pair, layer = ["QuantizeLinear", "DequantizeLinear"], ["DequantizeLinear", "Conv"]
+    assert op_types(in_order(model))[:8] == [*pair, *layer, *pair, *layer]
+
+
+def test_the_order_does_not_depend_on_that_of_the_model() -> None:
+    model = prepare(residual())
+    proto = model.copy_proto()
+    nodes = [model.proto.graph.node[at] for at in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9)]
+    del proto.graph.node[:]
+    # No valid order at all, which tells all the more.
+    proto.graph.node.extend(nodes[::-1])
+    assert node_names(in_order(Model("other", proto))) == node_names(model)
+
+
+def test_what_the_first_output_does_not_need_is_left_out() -> None:
+    assert "neg" not in node_names(in_order(prepare(two_outputs())))
+
+
+def test_in_order_each_reader_has_its_own_dequantized_tensor() -> None:
+    ordered = in_order(quantized())
+    read = [
+        node.input[0] for node in ordered.proto.graph.node if node.op_type == "DequantizeLinear"
+    ]
+    # The skip connection: `left` and `add`.
+    assert read.count("sr_QuantizeLinear_Output") == 2
+    made = [name for node in ordered.proto.graph.node for name in node.output]
+    assert len(made) == len(set(made))
+
+
+def test_clean_cuts_are_where_tensors_are_quantized_or_a_layer_begins() -> None:
+    cuts = clean_cuts(in_order(quantized()))
+    assert [cut.tensors for cut in cuts[1:4]] == [
+        ("x_QuantizeLinear_Output",),
+        ("sr_QuantizeLinear_Output",),
+        ("sr_QuantizeLinear_Output", "lr_QuantizeLinear_Output"),
+    ]
+    assert cuts[1].sample_bytes == 3 * 8 * 8
+    # In float the addition reads what the skip connection keeps: only the Gemm is behind it.
+    assert [cut.tensors for cut in clean_cuts(in_order(prepare(residual())))] == [
+        *(("x",), ("f",), ("y",)),
+    ]
+
+
+def test_signed_tensors_are_not_cut_at() -> None:
+    cuts = clean_cuts(in_order(quantized(activation_type="int8")))
+    assert all("QuantizeLinear" not in name for cut in cuts for name in cut.tensors)
+
+
+@pytest.mark.parametrize("excluded", [(), ("left",), ("right",)])
+def test_parts_between_clean_cuts_are_the_whole_to_the_bit(excluded: tuple[str, ...]) -> None:
+    model = quantized(excluded)
+    ordered, inputs = in_order(model), feeds(model)
+    wanted = run(model, inputs, optimized=True)[0]
+    cuts = clean_cuts(ordered)
+    for cut in cuts[1:-1]:
+        tensors = dict(inputs)
+        for start, end in ((cuts[0], cut), (cut, cuts[-1])):
+            each = part(ordered, start, end)
+            given = {value.name: tensors[value.name] for value in each.proto.graph.input}
+            names = [value.name for value in each.proto.graph.output]
+            tensors |= dict(zip(names, run(each, given, optimized=True), strict=True))
+        np.testing.assert_array_equal(tensors["y"], wanted)
+
+
+def test_common_nodes_end_where_models_part() -> None:
+    model = in_order(prepare(residual()))
+    assert common_nodes(model, model) == 10
+    assert common_nodes(model, changed_weight(model, "left_w")) == 2
+    assert common_nodes(model, changed_weight(model, "head_b")) == 9
+    assert common_nodes(model, with_rounded(model, "sum")) == 6
+    whole, without = in_order(quantized()), in_order(quantized(("right",)))
+    count = common_nodes(whole, without)
+    assert 0 < count < len(node_names(whole))
+    assert node_names(whole)[:count] == node_names(without)[:count]
+
+
+def test_models_of_other_settings_have_nothing_in_common() -> None:
+    model = in_order(prepare(residual()))
+    assert common_nodes(model, Model("same", model.proto, {"session.some": "1"})) == 0
+    proto = model.copy_proto()
+    proto.opset_import[0].version += 1
+    assert common_nodes(model, Model("same", proto)) == 0
+
+
+def test_parts_have_the_session_options_of_the_whole() -> None:
+    model = Model("optional", prepare(residual()).proto, {"session.some": "1"})
+    cuts = find_cuts(model)
+    assert part(model, cuts[0], cuts[1]).session == model.session
+    assert in_order(model).session == model.session
