@@ -7,6 +7,7 @@ import numpy as np
 
 from seqto.evaluate import Subject, measure, undone
 from seqto.graph.segments import same_computation
+from seqto.protocols import Device
 from seqto.sharing import MEMORY_LIMIT, SharedRuns
 from seqto.subject import Parts
 from seqto.types import Candidate, Measurement, Model
@@ -28,10 +29,9 @@ def attempts(parts: Parts, subject: Subject, candidates: Sequence[Candidate]) ->
     """Yield how each candidate fares, in their order."""
     built = [_built(parts, subject, candidate) for candidate in candidates]
     models = [each for each in built if isinstance(each, Model)]
-    share = SHARED_BYTES and len(models) > 1 and getattr(parts.device, "shares_prefixes", False)
     runs = (
         SharedRuns(models, subject.samples, subject.batch, parts.device, SHARED_BYTES)
-        if share
+        if SHARED_BYTES and len(models) > 1 and _shares(parts.device, subject)
         else None
     )
     for candidate, model in zip(candidates, built, strict=True):
@@ -53,6 +53,11 @@ def attempts(parts: Parts, subject: Subject, candidates: Sequence[Candidate]) ->
 def _known(model: Model, subject: Subject) -> np.ndarray | None:
     """Return the float model's outputs if it is this very one, with every layer left alone."""
     return subject.reference if same_computation(model, subject.model) else None
+
+
+def _shares(device: Device, subject: Subject) -> bool:
+    """Return whether it pays to run parts of models: not where models are too large to copy."""
+    return getattr(device, "shares_prefixes", False) and not subject.model.is_large
 
 
 def _built(parts: Parts, subject: Subject, candidate: Candidate) -> Model | Attempt:
