@@ -23,6 +23,8 @@ from seqto.workspace import Workspace
 _GROUP = 4
 """Candidates that a process measures in a row, so that it runs what they have in common once."""
 
+_CRASHED = "its process ended; device.isolated=true finds the layers responsible"
+
 _FORKS = "fork" in multiprocessing.get_all_start_methods()
 """A forked process has all that was prepared here at no cost. It makes the sessions that it uses
 itself, so no thread of ONNX Runtime is lost."""
@@ -127,7 +129,8 @@ class Workers:
             try:
                 return workers._submit([assignment]).result()[0]
             except BrokenProcessPool:
-                return Attempt(failure="DeviceError: the candidate's process crashed")
+                # To look for the layers responsible, this process would run into it as well.
+                return Attempt(failure=f"Crash: {_CRASHED}")
 
     def _processes(self) -> ProcessPoolExecutor:
         if self._pool is None:
