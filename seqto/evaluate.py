@@ -105,6 +105,15 @@ def undone(candidate: Candidate, model: Model, device: Device) -> list[str]:
     return [name for name in left if name in kernels and kernels[name].is_integer]
 
 
+def outputs_of(model: Model, samples: Samples, batch: int, device: Device) -> np.ndarray:
+    """Return the model's first output for all samples on the device."""
+    program = device.load(model)
+    try:
+        return run_all(program, samples, batch)
+    finally:
+        program.close()
+
+
 def run_all(program: Program, samples: Samples, batch: int) -> np.ndarray:
     """Return the first output for all samples, run in batches."""
     outputs = np.concatenate([program.run(inputs)[0] for inputs in samples.batches(batch)])

@@ -8,10 +8,8 @@ are worth it become the base of the search.
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-import numpy as np
-
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
-from seqto.evaluate import Subject, run_all
+from seqto.evaluate import Subject, outputs_of
 from seqto.metrics.divergence import OutputHarm, harm_to
 from seqto.protocols import Device, SeveralSchemes
 from seqto.screening import first
@@ -45,7 +43,7 @@ class SchemeResult:
 def compare(quantizer: SeveralSchemes, subject: Subject, device: Device) -> list[SchemeResult]:
     """Return what each scheme does, the least harmful first, with the bases marked."""
     samples = first(subject.calibration, quantizer.samples)
-    harm = harm_to(list(_outputs(subject.model, device, samples, subject.batch)))
+    harm = harm_to(list(outputs_of(subject.model, samples, subject.batch, device)))
     exact: dict[str, float] = {}
     results = []
     full = Candidate.of(dict.fromkeys(subject.layer_names, INT8))
@@ -100,15 +98,7 @@ def _has_its_point(one: SchemeResult, other: SchemeResult) -> bool:
 
 
 def _harm(model: Model, harm: OutputHarm, device: Device, samples: Samples, batch: int) -> float:
-    return float(harm.per_sample(list(_outputs(model, device, samples, batch))).mean())
-
-
-def _outputs(model: Model, device: Device, samples: Samples, batch: int) -> np.ndarray:
-    program = device.load(model)
-    try:
-        return run_all(program, samples, batch)
-    finally:
-        program.close()
+    return float(harm.per_sample(list(outputs_of(model, samples, batch, device))).mean())
 
 
 def _latency(model: Model, subject: Subject, device: Device) -> Latency:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seqto.evaluate import Subject, run_all
+from seqto.evaluate import Subject, outputs_of
 from seqto.metrics.agreement import top1
 from seqto.metrics.divergence import OutputHarm, harm_to
 from seqto.pareto import comparable, non_dominated
@@ -86,11 +86,7 @@ class Screen:
         }
 
     def _outputs(self, model: Model) -> np.ndarray:
-        program = self._parts.device.load(model)
-        try:
-            return run_all(program, self._samples, self._subject.batch)
-        finally:
-            program.close()
+        return outputs_of(model, self._samples, self._subject.batch, self._parts.device)
 
 
 @dataclass

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seqto.errors import DeviceError
-from seqto.evaluate import run_all
+from seqto.evaluate import outputs_of
 from seqto.graph.segments import Cut, clean_cuts, common_nodes, in_order, part
 from seqto.protocols import Device
 from seqto.types import Arrays, Model, Samples
@@ -120,11 +120,7 @@ class SharedRuns:
         return chosen[::-1]
 
     def _whole(self, index: int) -> np.ndarray:
-        program = self._device.load(self._models[index])
-        try:
-            return run_all(program, self._samples, self._batch)
-        finally:
-            program.close()
+        return outputs_of(self._models[index], self._samples, self._batch, self._device)
 
     def _in_parts(self, index: int, start: "_Kept | None", cuts: Sequence[Cut]) -> np.ndarray:
         """Return the model's outputs from this start on, and keep what there is at the cuts."""

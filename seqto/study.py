@@ -189,8 +189,8 @@ class Study:
             if limits.learn(trial, index + 1):
                 return True
         search.start(record.scores)
-        if isinstance(search, ScreenedSearch | ConfinedSearch) and search.table():
-            self.tracker.log_table(record.id, SCREENING, search.table())
+        if isinstance(search, ScreenedSearch | ConfinedSearch) and (table := search.table()):
+            self.tracker.log_table(record.id, SCREENING, table)
         failed = 0
         while candidates := search.ask(self.settings.batch):
             batch = [Assignment(index + place, each) for place, each in enumerate(candidates)]

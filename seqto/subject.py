@@ -11,7 +11,7 @@ import numpy as np
 
 from seqto import __version__
 from seqto.errors import ConfigError, DatasetError, ModelError, nearest
-from seqto.evaluate import Subject, run_all
+from seqto.evaluate import Subject, outputs_of
 from seqto.graph.groups import run_as_one
 from seqto.graph.load import input_specs
 from seqto.graph.prepare import prepare
@@ -187,11 +187,7 @@ def _reference(
 ) -> np.ndarray:
     path = workspace.reference(content_key([*contents, dict(parts.device.describe()), batch]))
     if not path.exists():
-        program = parts.device.load(model)
-        try:
-            outputs = run_all(program, samples, batch)
-        finally:
-            program.close()
+        outputs = outputs_of(model, samples, batch, parts.device)
         with written_whole(path) as temporary:
             np.save(temporary, outputs)
     return np.asarray(np.load(path))
