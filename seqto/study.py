@@ -64,6 +64,9 @@ class Assignment:
     candidate: Candidate
 
 
+RANGES = "ranges.json"
+"""The study's document of calibrated ranges: its jobs on other machines need not calibrate."""
+
 Launch = Callable[[str, Sequence[Assignment]], Iterable[str]]
 """Has a study's assignments measured somewhere, and gives the ids of their trials."""
 
@@ -162,6 +165,8 @@ class Study:
 
     def _explore(self, study: str, launch: Launch, watch: Watch) -> int:
         """Measure what the search asks for; search anew when the device rules layers out."""
+        if self.tracker.read_document(study, RANGES) is None:
+            self.tracker.log_document(study, RANGES, self.subject.ranges)
         bases = self._bases(study)
         record = self._analysed(study, bases)
         limits = DeviceExclusions(self.parts, self.subject, self.tracker, study, record.scores)

@@ -65,8 +65,13 @@ class Parts:
             raise ConfigError("precisions needs float32 and at least one other to choose from.")
 
 
-def prepare_subject(parts: Parts, workspace: Workspace) -> Subject:
-    """Return what all candidates share: the model, its layers, ranges, samples and outputs."""
+def prepare_subject(
+    parts: Parts, workspace: Workspace, ranges: Mapping[str, Any] | None = None
+) -> Subject:
+    """Return what all candidates share: the model, its layers, ranges, samples and outputs.
+
+    Nothing is calibrated where the study's ranges are given.
+    """
     original = parts.source.load()
     sha, size = original.digest, float(original.size)
     floating = prepare(original)
@@ -85,7 +90,9 @@ def prepare_subject(parts: Parts, workspace: Workspace) -> Subject:
         original_sha256=sha,
         layers=run_as_one(model, layers, parts.device.kernels(model)),
         calibration=splits.calibration,
-        ranges=_ranges(parts, workspace, model, splits.calibration, contents),
+        ranges=_as_ranges(ranges)
+        if ranges is not None
+        else _ranges(parts, workspace, model, splits.calibration, contents),
         samples=splits.evaluation,
         fingerprint=splits.fingerprint,
         reference=reference,
@@ -174,6 +181,10 @@ def _ranges(
     stored = _stored_json(
         workspace.ranges(key), lambda: dict(parts.quantizer.calibrate(model, samples))
     )
+    return _as_ranges(stored)
+
+
+def _as_ranges(stored: Mapping[str, Any]) -> Ranges:
     return {name: (low, high) for name, (low, high) in stored.items()}
 
 

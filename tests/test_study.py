@@ -17,7 +17,7 @@ from seqto.errors import ConfigError, DeviceError, StudyError, TrackingError
 from seqto.protocols import Tracker
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.paper import PaperSensitivity
-from seqto.study import Outcome, StudySettings
+from seqto.study import RANGES, Outcome, StudySettings
 from seqto.subject import prepare_subject
 from seqto.tracking.memory import MemoryTracker
 from seqto.types import (
@@ -119,7 +119,8 @@ def test_study_leaves_everything_in_the_tracker(
     (held,) = tracker.studies.values()
     assert held.state is TrialState.COMPLETE
     assert held.front == outcome.front
-    assert held.files == {"report.json": b"{}"}
+    assert held.files["report.json"] == b"{}"
+    assert set(held.files) == {"report.json", RANGES}
     assert held.plan.config == CONFIG
     assert {score.layer.name for score in held.scores} == set(lab.subject.layer_names)
     assert set(held.baseline) >= {"size_bytes", "accuracy", "latency_ms"}
@@ -370,6 +371,12 @@ def test_study_goes_on_after_ctrl_c_in_the_analysis(
         cold.with_parts(sensitivity=Interrupted()).run(tracker)
     assert study_state(tracker) is TrialState.KILLED
     assert answer(cold.run(tracker)) == answer(undisturbed)
+
+
+def test_the_study_holds_the_ranges_that_its_jobs_take(lab: Lab, tracker: MemoryTracker) -> None:
+    study = lab.run(tracker).record.id
+    held = tracker.read_document(study, RANGES)
+    assert held == {name: list(pair) for name, pair in lab.subject.ranges.items()} != {}
 
 
 def test_resumed_study_keeps_the_ranking_it_had(

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from seqto.constraint import Constraint
 from seqto.evaluate import Subject
 from seqto.protocols import Tracker
-from seqto.study import StudySettings
+from seqto.study import RANGES, StudySettings
 from seqto.subject import Parts, prepare_subject
 from seqto.workspace import Workspace
 
@@ -42,7 +42,7 @@ def build_context(config: DictConfig) -> Context:
 def build_settings(config: DictConfig, batch: int) -> StudySettings:
     """Return the study's settings; `batch` is used where the config leaves it open."""
     study = _plain(config, "study")
-    del study["run"]
+    del study["run"], study["assignments"]
     return StudySettings(
         objectives=list(config.objectives),
         constraint=Constraint(**_plain(config, "constraint")),
@@ -66,7 +66,9 @@ def _build(config: DictConfig) -> Context:
         precisions=tuple(config.precisions),
     )
     workspace = Workspace.default()
-    return Context(parts, prepare_subject(parts, workspace), tracker, workspace)
+    # A job on another machine has not calibrated, but its study has.
+    ranges = tracker.read_document(config.study.run, RANGES) if config.study.run else None
+    return Context(parts, prepare_subject(parts, workspace, ranges), tracker, workspace)
 
 
 _FIELDS = {"model": "source", "quantization": "quantizer"}

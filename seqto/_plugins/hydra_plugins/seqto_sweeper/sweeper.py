@@ -114,8 +114,8 @@ class SeqtoSweeper(Sweeper):
         assert self.config is not None
         config = self._composed(overrides)
 
-        def launch(study: str, assignments: Sequence[Any]) -> list[str]:
-            return self._launch([[*overrides, *job_overrides(study, each)] for each in assignments])
+        def launch(study: str, groups: Sequence[Sequence[Any]]) -> list[str]:
+            return self._launch([[*overrides, *job_overrides(study, each)] for each in groups])
 
         in_process = self.config.hydra.launcher._target_.endswith(".BasicLauncher")
         with open_dict(config):
@@ -131,25 +131,24 @@ class SeqtoSweeper(Sweeper):
         for value in values:
             if isinstance(value, JobFailure):
                 raise StudyError(value.reason)
-        return [str(value) for value in values]
+        return [trial for value in values for trial in value]
 
 
 def _place(number: int, grid: Sequence[Sequence[str]]) -> str:
     return f"{number + 1} of {len(grid)}: {' '.join(grid[number])}"
 
 
-def job_overrides(study: str, assignment: Any) -> list[str]:
-    """Return the overrides that make a job measure this candidate for this study."""
+def job_overrides(study: str, assignments: Sequence[Any]) -> list[str]:
+    """Return the overrides that make a job measure these candidates for this study."""
+    written = ",".join(map(_written, assignments))
+    return [f"study.run={study}", f"study.assignments=[{written}]"]
+
+
+def _written(assignment: Any) -> str:
     groups = assignment.candidate.by_precision()
     precisions = ",".join(f"{name}:{_quoted(layers)}" for name, layers in sorted(groups.items()))
-    scheme = assignment.candidate.scheme
-    return [
-        f"study.run={study}",
-        f"candidate.index={assignment.index}",
-        *([f"candidate.scheme={_quoted_name(scheme)}"] if scheme else []),
-        # Added, not merged: a dictionary in the config would keep its own keys.
-        f"candidate.precisions={{{precisions}}}",
-    ]
+    scheme = _quoted_name(assignment.candidate.scheme)
+    return f"{{index:{assignment.index},scheme:{scheme},precisions:{{{precisions}}}}}"
 
 
 def _quoted(names: Sequence[str]) -> str:
