@@ -95,6 +95,11 @@ class ConstraintError(StudyError):
     exit_code = 3
 
 
+def reason(error: BaseException) -> str:
+    """Return why something failed, for the record."""
+    return f"{type(error).__name__}: {error}"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ` (did you mean 'a' or 'b'?)` for the names most like this one, or nothing."""
     known = list(known)

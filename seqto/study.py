@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field
 
 from seqto.attempts import Attempt
 from seqto.constraint import Constraint
-from seqto.errors import ConfigError, StudyError, nearest
+from seqto.errors import ConfigError, StudyError, nearest, reason
 from seqto.evaluate import Subject, measure, needed_session, undone
 from seqto.exclusions import (
     ConfinedScreen,
@@ -361,7 +361,7 @@ def run_trial(
             measurement = measure(model, subject, parts.device, parts.metric)
         _notice(undone(candidate, model, parts.device), assignment, parts.device.name)
     except Exception as error:
-        tracker.end_trial(trial, TrialState.FAILED, f"{type(error).__name__}: {error}")
+        tracker.end_trial(trial, TrialState.FAILED, reason(error))
     except BaseException:
         tracker.end_trial(trial, TrialState.KILLED, "interrupted")
         raise
