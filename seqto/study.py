@@ -343,6 +343,8 @@ class _Measuring:
                 trial = self._tracker.trial(next(launched))
                 self._ended[trial.candidate.key] = trial
             yield self._ended[each.candidate.key]
+        # Not left behind its last trial: to a launcher that would be an interruption.
+        next(launched, None)
 
 
 def run_trial(

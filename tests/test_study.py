@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -17,7 +17,7 @@ from seqto.errors import ConfigError, DeviceError, StudyError, TrackingError
 from seqto.protocols import Tracker
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.paper import PaperSensitivity
-from seqto.study import RANGES, Outcome, StudySettings
+from seqto.study import RANGES, Assignment, Outcome, StudySettings
 from seqto.subject import prepare_subject
 from seqto.tracking.memory import MemoryTracker
 from seqto.types import (
@@ -108,6 +108,18 @@ def test_stability_of_the_ranking_is_recorded_and_a_low_one_warned_of(
     monkeypatch.setattr("seqto.study.LOW_STABILITY", 2.0)
     lab.run(MemoryTracker())
     assert "ranking is unsure" in caplog.records[before].getMessage()
+
+
+def test_a_launcher_ends_by_itself(lab: Lab, tracker: MemoryTracker) -> None:
+    measured, ended = lab.launch(tracker, []), []
+
+    def launch(study: str, assignments: Sequence[Assignment]) -> Iterator[str]:
+        yield from measured(study, assignments)
+        ended.extend(assignments)
+
+    study = lab.study(tracker, batch=3)
+    study.run(launch, lambda *_: None, lambda *_: [], CONFIG)
+    assert len(ended) == COUNT
 
 
 def test_study_leaves_everything_in_the_tracker(
