@@ -126,10 +126,18 @@ def _differing(reports: Sequence[Report]) -> list[str]:
 
 
 def _own_overrides(reports: Sequence[Report]) -> list[str]:
-    """Return the words of each study's command line that not all studies have."""
+    """Return the words of each study's command line that not all studies have.
+
+    Without those that only choose what the labels name already.
+    """
     given = [overrides(report["study"]["tags"]) or [] for report in reports]
     common = set.intersection(*map(set, given))
-    return [" ".join(word for word in words if word not in common) for words in given]
+    return [
+        " ".join(
+            word for word in words if word not in common and word.partition("=")[0] not in _ASPECTS
+        )
+        for words in given
+    ]
 
 
 def _title(reports: Sequence[Report]) -> str:

@@ -50,7 +50,7 @@ def _shared(info: ComparisonInfo) -> Table:
     table = _table("shared candidate")
     table.add_column("excluded", justify="right", no_wrap=True)
     for study in info.studies:
-        table.add_column(escape(study.label), justify="right")
+        table.add_column(escape(study.label), justify="right", overflow="fold")
     for row in info.rows[:MOST_ROWS]:
         cells = [_cell(row.cells.get(study.label)) for study in info.studies]
         table.add_row(row.key[:8], f"{row.excluded} of {row.layers}", *cells)
@@ -59,7 +59,7 @@ def _shared(info: ComparisonInfo) -> Table:
 
 def _table(first: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    table.add_column(first)
+    table.add_column(first, overflow="fold")
     return table
 
 

@@ -276,9 +276,14 @@ class MlflowTracker:
         # Logging a model goes through MLflow's global URI.
         mlflow.set_tracking_uri(self._resolved_uri)
         with quiet():
+            # Made here: MLflow itself would put it into whatever experiment is the active one.
+            logged = self._client.create_logged_model(
+                run.info.experiment_id, "model", source_run_id=trial.id, params=run.data.params
+            )
             info = MlflowModel.log(
                 artifact_path=None,
                 name="model",
+                model_id=logged.model_id,
                 flavor=mlflow.onnx,
                 run_id=trial.id,
                 # A copy, as writing external data empties the model in memory.

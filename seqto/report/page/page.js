@@ -5,6 +5,7 @@
   const DATA = JSON.parse(document.getElementById("data").textContent);
   const SVG = "http://www.w3.org/2000/svg";
   const HIGHER = new Set(["float32", "float16", "int16"]);
+  const ORDER = [...HIGHER, "int8", "int4"];
   const SHOWN_LAYERS = 8;
 
   function make(name, attributes = {}, ...children) {
@@ -33,7 +34,7 @@
       if (!groups.has(precision)) groups.set(precision, []);
       groups.get(precision).push(DATA.names[at]);
     });
-    return groups;
+    return new Map([...groups].sort(([a], [b]) => ORDER.indexOf(a) - ORDER.indexOf(b)));
   }
 
   function leftInFloat(candidate) {
@@ -148,6 +149,7 @@
     const select = figure.querySelector("select");
     let placed = []; // Dots with their node and their pixels, from left to right.
     let current = null;
+    let clear = () => {}; // Takes the interval off the present drawing.
 
     if (!info.y.range || !info.x.length) {
       plot.textContent = "There is no candidate with both numbers to draw.";
@@ -213,7 +215,7 @@
           svg.append(draw("path", { class: "ring", d: SHAPES[at % SHAPES.length](11), transform: `translate(${px} ${py})`, style: `stroke:${colour(at)}` }));
         }
         svg.append(node);
-        const entry = { dot, node, px, py, name: info.series[at].name, ends: [dot.low, dot.high].map((v) => (v === null ? null : clamp(Y(v), box.top, box.bottom))) };
+        const entry = { dot, node, px, py, name: info.series[at].name };
         node.addEventListener("focus", () => show(entry));
         node.addEventListener("blur", hide);
         placed.push(entry);
@@ -226,9 +228,7 @@
         current?.node.classList.remove("on");
         current = entry;
         entry.node.classList.add("on");
-        const [low, high] = entry.ends;
-        whisker.setAttribute("d", low === null || high === null ? "" :
-          `M${entry.px},${low}V${high}M${entry.px - 5},${low}h10M${entry.px - 5},${high}h10`);
+        whisker.setAttribute("d", interval(entry));
         tip.replaceChildren(...told(entry));
         tip.hidden = false;
         // In pixels of the page: the drawing may be scaled.
@@ -239,6 +239,14 @@
         tip.style.left = `${left + tip.offsetWidth <= room ? left : Math.max(0, Math.min(entry.px * scale - 18 - tip.offsetWidth, room - tip.offsetWidth))}px`;
         const beside = left + tip.offsetWidth <= room || entry.px * scale - 18 - tip.offsetWidth >= 0;
         tip.style.top = `${Math.max(0, beside ? top - tip.offsetHeight / 2 : top + 20)}px`;
+      }
+
+      // The 95 % interval, with no cap where it goes on beyond the axes.
+      function interval({ dot, px }) {
+        if (dot.low === null || dot.high === null) return "";
+        const ends = [dot.low, dot.high].map((v) => clamp(Y(v), box.top, box.bottom));
+        const caps = [dot.low, dot.high].filter((v) => v >= y0 && v <= y1).map((v) => `M${px - 5},${Y(v)}h10`);
+        return `M${px},${ends[0]}V${ends[1]}${caps.join("")}`;
       }
 
       svg.addEventListener("pointermove", (event) => near(event));
@@ -263,15 +271,14 @@
         next.node.focus();
       });
 
-      function hideWhisker() { whisker.setAttribute("d", ""); }
-      render.clear = hideWhisker;
+      clear = () => whisker.setAttribute("d", "");
     }
 
     function hide() {
       current?.node.classList.remove("on");
       current = null;
       tip.hidden = true;
-      render.clear?.();
+      clear();
     }
 
     let drawn = 0;
@@ -317,7 +324,7 @@
 
   // Labels go beside their dots, where they hide no dot and no other label.
   function label(svg, placed, box) {
-    const taken = placed.map(({ px, py }) => ({ x: px - 8, y: py - 8, width: 16, height: 16 }));
+    const taken = placed.map(({ px, py }) => ({ x: px - 8, y: py - 8, width: 16, height: 16, weight: 1 }));
     const meets = (a, b) => a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
     for (const { dot, px, py } of placed.filter((entry) => entry.dot.label)) {
       const text = draw("text", { class: "tag" }, dot.label);
@@ -331,14 +338,14 @@
         text.setAttribute("text-anchor", spot[2]);
         const own = text.getBBox();
         const leaves = own.x < box.left || own.x + own.width > box.right + 12 || own.y < 0 || own.y + own.height > box.bottom + 2;
-        const cost = 100 * leaves + taken.filter((each) => meets(own, each)).length;
+        const cost = 100 * leaves + taken.filter((each) => meets(own, each)).reduce((sum, each) => sum + each.weight, 0);
         if (cost < least) { least = cost; chosen = spot; }
       }
       text.setAttribute("x", px + chosen[0]);
       text.setAttribute("y", py + chosen[1]);
       text.setAttribute("text-anchor", chosen[2]);
       const own = text.getBBox();
-      taken.push({ x: own.x, y: own.y, width: own.width, height: own.height });
+      taken.push({ x: own.x, y: own.y, width: own.width, height: own.height, weight: 10 });
     }
   }
 
