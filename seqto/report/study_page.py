@@ -22,11 +22,22 @@ from seqto.report.figures import (
 )
 from seqto.report.info import Axis, axis, front_info, sensitivity_info, study_title
 from seqto.report.pages import picture, render
-from seqto.report.terminal import in_words, losses_alike, precisions_in_words
-from seqto.types import CONSTRAINT, SCHEMES, Candidate, Front, StudyRecord, Trial, TrialState
+from seqto.report.terminal import SHORT, in_words, losses_alike, precisions_in_words
+from seqto.types import (
+    CONSTRAINT,
+    FLOAT32,
+    INT8,
+    SCHEMES,
+    Candidate,
+    Front,
+    StudyRecord,
+    Trial,
+    TrialState,
+)
 from seqto.workspace import written_whole
 
 TEMPLATE = "report.html.jinja"
+IN_FLOAT = "in float32"
 SENSITIVITY, OBJECTIVES = "sensitivity.png", "objectives.png"
 
 Pictures = Mapping[str, Path]
@@ -51,6 +62,7 @@ class Row:
     excluded: int
     aliases: tuple[str, ...]
     pareto: bool
+    scheme: str
     state: str
     figures: tuple[Figure, ...]
 
@@ -103,6 +115,7 @@ def study_page(
         hypervolume=in_digits(front.hypervolume),
         choices=choices(record, front),
         titles=titles,
+        layers_title=_layers_title(record),
         rows=[_row(trial, record, front, titles) for trial in _by_index(record)],
         float_figures=_figures(_float_metrics(record.baseline), record.baseline, titles),
         layers=_layers(record),
@@ -278,6 +291,20 @@ def _float_metrics(baseline: Metrics) -> Metrics:
     return {"size_ratio": 1.0, "accuracy_loss": 0.0, **baseline}
 
 
+def _layers_title(record: StudyRecord) -> str:
+    """Return what the candidates' layers are counted by."""
+    kinds = {kind for trial in record.trials for _, kind in trial.candidate.precisions}
+    return IN_FLOAT if kinds <= {INT8, FLOAT32} else "layers"
+
+
+def _counted(candidate: Candidate, title: str) -> str:
+    """Say how many layers are left in float32, or with more precisions how many are in each."""
+    if title == IN_FLOAT:
+        return precisions_in_words(candidate)
+    groups = candidate.by_precision()
+    return ", ".join(f"{len(groups[kind])} {kind}" for kind in SHORT if kind in groups)
+
+
 def _titles(record: StudyRecord) -> tuple[str, ...]:
     """Return the columns that at least one candidate has a number for."""
     return tuple(
@@ -317,10 +344,11 @@ def _row(trial: Trial, record: StudyRecord, front: Front, titles: Sequence[str])
     return Row(
         index=trial.index,
         layers=str(trial.index),
-        precisions=precisions_in_words(trial.candidate),
+        precisions=_counted(trial.candidate, _layers_title(record)),
         excluded=len(trial.candidate.excluded),
         aliases=front.aliases(trial),
         pareto=any(member.id == trial.id for member in front.members),
+        scheme=trial.candidate.scheme,
         state=state,
         figures=_figures(trial.metrics, record.baseline, titles),
     )

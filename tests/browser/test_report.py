@@ -124,10 +124,10 @@ def test_a_click_on_a_head_sorts_and_another_turns_round(quiet: Any, made: Made)
     assert column(quiet, 1) == sorted(column(quiet, 1)), "by number to begin with"
     size = head(quiet, "size")
     size.get_by_role("button").click()
-    rising = column(quiet, 3)
+    rising = column(quiet, 4)
     assert rising == sorted(rising) and size.get_attribute("aria-sort") == "ascending"
     size.get_by_role("button").click()
-    assert column(quiet, 3) == rising[::-1] and size.get_attribute("aria-sort") == "descending"
+    assert column(quiet, 4) == rising[::-1] and size.get_attribute("aria-sort") == "descending"
     assert head(quiet, "candidate").get_attribute("aria-sort") is None
 
 
@@ -202,7 +202,7 @@ def test_it_works_in_mlflows_viewer(page: Any, made: Made, server: str, shots: P
     assert "95 %:" in frame.locator(".tip").inner_text()
     page.screenshot(path=shots / "report-mlflow.png")
     frame.locator("#candidates th", has_text="size").first.get_by_role("button").click()
-    sizes = frame.locator("#candidates tbody tr td:nth-child(3)").all()
+    sizes = frame.locator("#candidates tbody tr td:nth-child(4)").all()
     values = [float(each.get_attribute("data-v")) for each in sizes]
     assert values == sorted(values)
     frame.get_by_label("on the front only").check()

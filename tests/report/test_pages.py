@@ -17,7 +17,17 @@ def test_embedded_json_reads_back_and_ends_no_script() -> None:
 
 def test_the_policy_names_the_pages_only_script() -> None:
     values = dict.fromkeys(
-        ("answer", "alike", "counts", "hypervolume", "study", "command", "sensitivity"), ""
+        (
+            "answer",
+            "alike",
+            "counts",
+            "hypervolume",
+            "study",
+            "command",
+            "sensitivity",
+            "layers_title",
+        ),
+        "",
     )
     lists = dict.fromkeys(
         ("choices", "titles", "rows", "float_figures", "layers", "failures", "schemes"), ()

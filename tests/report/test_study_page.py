@@ -18,7 +18,7 @@ from seqto.report.study_page import (
     study_page,
     write_study_page,
 )
-from seqto.types import CONSTRAINT, StudyRecord, TrialState
+from seqto.types import CONSTRAINT, Candidate, StudyRecord, TrialState
 
 LOSS_SIZE = ("accuracy_loss", "size_bytes")
 EVIL = "</script><img src=x onerror=alert(1)>"
@@ -141,6 +141,15 @@ def test_what_a_study_lacks_is_left_out() -> None:
 def test_failed_ones_and_duplicates_are_in_the_table() -> None:
     page = made(hand_study())
     assert "same model as #0" in page and page.count("failed") >= 2
+
+
+def test_precisions_and_schemes_are_told() -> None:
+    assert '<button type="button">in float32</button>' in made(hand_study())
+    mixed = Candidate.of({"a": "int4", "b": "float16"}, "7 bits per tensor")
+    one = replace(trial(0, **figures(0.1, 300)), candidate=mixed)
+    page = made(study([one]))
+    assert '<button type="button">layers</button>' in page and "1 int4, 1 float16" in page
+    assert "<small>7 bits per tensor</small>" in page
 
 
 def test_each_recommended_one_has_its_commands() -> None:
