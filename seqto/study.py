@@ -1,6 +1,7 @@
 """A study: ask, evaluate, tell, record; then the final step, from what the tracker holds."""
 
 import contextlib
+import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,7 +31,10 @@ from seqto.search.bases import SearchFromBases
 from seqto.sensitivity.stability import stability
 from seqto.subject import Parts, float_latency, rank_layers
 from seqto.types import (
+    CONSTRAINT,
     INT8,
+    OVERRIDES,
+    REGISTERED,
     SCHEMES,
     SCREENING,
     Candidate,
@@ -140,16 +144,26 @@ class Study:
         contents = [self.subject.original_sha256, self.subject.fingerprint, *runtime]
         return content_key([*contents, _what_counts(self.parts.settings)])
 
-    def run(self, launch: Launch, watch: Watch, publish: Publish, config: str) -> Outcome:
-        """Open or resume the study, measure what is missing, conclude."""
-        plan, resume = self._plan(config), self.settings.resume
+    def run(
+        self,
+        launch: Launch,
+        watch: Watch,
+        publish: Publish,
+        config: str,
+        overrides: Sequence[str] | None = None,
+    ) -> Outcome:
+        """Open or resume the study, measure what is missing, conclude.
+
+        `overrides` are the words of the command line that make this config, if there is one.
+        """
+        plan, resume = self._plan(config, overrides), self.settings.resume
         with _alone(self.workspace, plan.key), _opened(self.tracker, plan, resume) as study:
             measured = self._explore(study, launch, watch)
             record, front = self._conclude(study, publish)
             self.tracker.close_study(study, TrialState.COMPLETE)
         return Outcome(record, front, measured)
 
-    def _plan(self, config: str) -> StudyPlan:
+    def _plan(self, config: str, overrides: Sequence[str] | None) -> StudyPlan:
         parts = self.parts
         tags = {
             "seqto.model": parts.source.name,
@@ -159,9 +173,20 @@ class Study:
             "seqto.dataset": parts.dataset.name,
             "seqto.metric": parts.metric.name,
             **{f"seqto.device.{name}": fact for name, fact in parts.device.describe().items()},
+            **self._report_tags(overrides),
         }
         name = f"{parts.source.name} {parts.device.name} {parts.quantizer.name}"
         return StudyPlan(self.key, name, tags, _flat(parts.settings), config)
+
+    def _report_tags(self, overrides: Sequence[str] | None) -> dict[str, str]:
+        """Return what a report needs to know of the study besides what it found."""
+        limits = self.settings.constraint.limits()
+        found = {
+            OVERRIDES: None if overrides is None else json.dumps(list(overrides)),
+            CONSTRAINT: json.dumps(limits) if limits else None,
+            REGISTERED: self.name if self.settings.register_models else None,
+        }
+        return {name: value for name, value in found.items() if value is not None}
 
     def _explore(self, study: str, launch: Launch, watch: Watch) -> int:
         """Measure what the search asks for; search anew when the device rules layers out."""

@@ -28,6 +28,11 @@ SCREENING = "screening"
 TABLES = (SCHEMES, SCREENING)
 """What a study records on the way: full quantizations compared, candidates screened."""
 
+OVERRIDES = "seqto.overrides"
+CONSTRAINT = "seqto.constraint"
+REGISTERED = "seqto.registered_model"
+"""Tags of a study: its command line and its limits as JSON, the name of its registered models."""
+
 FLOAT32 = "float32"
 FLOAT16 = "float16"
 INT4 = "int4"

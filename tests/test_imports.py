@@ -19,7 +19,7 @@ LEVELS = [
     {"study", "report"},
     {"workers"},
     {"cli"},
-    {"__main__", "_plugins"},
+    {"__main__", "_plugins", "compare"},
 ]
 ROOMS = {
     "mlflow": {"tracking"},
@@ -41,7 +41,8 @@ FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 
 def room(path: Path) -> str:
-    return path.parts[0].removesuffix(".py")
+    # What `python -m` runs stands above all rooms, wherever it lies.
+    return "__main__" if path.name == "__main__.py" else path.parts[0].removesuffix(".py")
 
 
 def imported(path: Path) -> Iterator[str]:

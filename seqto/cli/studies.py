@@ -5,6 +5,7 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import rich
 from omegaconf import DictConfig, OmegaConf
@@ -16,6 +17,7 @@ from seqto.cli.candidate import CHOICES
 from seqto.cli.fetch import fetch_model
 from seqto.cli.pointers import print_lines, where_to_look
 from seqto.errors import ConfigError, ConstraintError
+from seqto.exclusions import DOCUMENT
 from seqto.report.terminal import StudyProgress, in_words, print_front, print_schemes
 from seqto.study import Assignment, Launch, Outcome, Study
 from seqto.types import Front, StudyRecord
@@ -31,8 +33,10 @@ _JOB_SIZE = 8
 """Candidates that a job gets at the most: a launcher has several processes to keep busy."""
 
 
-def run_study(config: DictConfig, launch: JobLaunch | None, folder: Path) -> None:
-    """Run the study that this config describes, and print its answer.
+def run_study(
+    config: DictConfig, launch: JobLaunch | None, folder: Path, overrides: Sequence[str]
+) -> None:
+    """Run the study that this config, made by these overrides, describes; print its answer.
 
     Without a launcher its candidates are measured by processes of this machine.
     """
@@ -53,10 +57,11 @@ def run_study(config: DictConfig, launch: JobLaunch | None, folder: Path) -> Non
 
         def publish(record: StudyRecord, front: Front) -> Sequence[Path]:
             progress.say("drawing, storing models")
-            return write_files(folder, record, front, _environment(study))
+            exclusions = tracker.read_document(record.id, DOCUMENT)
+            return write_files(folder, record, front, _environment(study), exclusions)
 
         measure = _in_jobs(launch, study) if launch else workers.launch
-        outcome = study.run(measure, progress.advance, publish, _yaml(config))
+        outcome = study.run(measure, progress.advance, publish, _yaml(config), overrides)
     _conclude(console, study, outcome, folder)
     _answer(console, study, outcome)
 
@@ -77,19 +82,25 @@ def _in_jobs(launch: JobLaunch, study: Study) -> Launch:
 
 
 def write_files(
-    folder: Path, record: StudyRecord, front: Front, environment: Mapping[str, str]
+    folder: Path,
+    record: StudyRecord,
+    front: Front,
+    environment: Mapping[str, str],
+    exclusions: Mapping[str, Any] | None,
 ) -> list[Path]:
-    """Write the pictures and report.json of a study, and return their paths."""
+    """Write the pictures, report.json and report.html of a study, and return their paths."""
     # matplotlib takes half a second to import, and only the final step needs it.
-    from seqto.report import document, info, plots
+    from seqto.report import document, info, plots, study_page
 
-    names = ("sensitivity.png", "objectives.png", "front.png", "report.json")
-    sensitivity, objectives, picture, report = (folder / name for name in names)
+    names = ("sensitivity.png", "objectives.png", "front.png", "report.json", "report.html")
+    sensitivity, objectives, picture, report, page = (folder / name for name in names)
     plots.draw_sensitivity(info.sensitivity_info(record), sensitivity)
     plots.draw_objectives(info.objectives_info(record, front), objectives)
     plots.draw_front(info.front_info(record, front), picture)
     document.write_report(report, record, front, environment)
-    return [sensitivity, objectives, picture, report]
+    pictures = {each.name: each for each in (sensitivity, objectives)}
+    study_page.write_study_page(page, record, front, environment, pictures, exclusions)
+    return [sensitivity, objectives, picture, report, page]
 
 
 def _introduce(console: Console, study: Study) -> None:
@@ -112,7 +123,7 @@ def _conclude(console: Console, study: Study, outcome: Outcome, folder: Path) ->
         console.print(f"{known} of {total} candidates were measured before and not run again.")
     print_schemes(console, outcome.record)
     print_front(console, outcome.record, outcome.front)
-    lines = {"picture": str(folder / "front.png")}
+    lines = {"report": str(folder / "report.html"), "picture": str(folder / "front.png")}
     if study.settings.register_models:
         aliases = ", ".join(f"@{each.alias}" for each in outcome.front.recommended)
         lines["models"] = f"models:/{study.name} {aliases}"

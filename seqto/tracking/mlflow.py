@@ -240,8 +240,29 @@ class MlflowTracker:
             "wall_seconds": (get_current_time_millis() - self._run(study).info.start_time) / 1000,
         }
         self._batch(study, metrics=metrics)
+        self.log_files(study, files)
+
+    @in_one_go
+    def log_files(self, study: str, files: Sequence[Path]) -> None:
+        """Record files of the study, in place of those of the same names."""
         for path in files:
             self._client.log_artifact(study, str(path))
+
+    @in_one_go
+    def check_finished(self, study: str) -> None:
+        """Raise where the run is no study, or one that has no answer yet."""
+        run = self._run(study)
+        tags, status = run.data.tags, run.info.status
+        if tags.get("seqto.kind") != "study":
+            parent = tags.get("mlflow.parentRunId")
+            what = "a candidate" if tags.get("seqto.kind") == "candidate" else "no study of seqto"
+            remedy = f"give its study, {parent}" if parent else "give one with seqto.kind=study"
+            raise TrackingError(f"run {study!r} is {what}: {remedy}.")
+        if status != "FINISHED":
+            raise TrackingError(
+                f"study {study!r} has no answer yet: it is {status}. "
+                "The command that started it goes on where it stopped."
+            )
 
     @in_one_go
     def log_model(
@@ -255,9 +276,14 @@ class MlflowTracker:
         # Logging a model goes through MLflow's global URI.
         mlflow.set_tracking_uri(self._resolved_uri)
         with quiet():
+            # Made here: MLflow itself would put it into whatever experiment is the active one.
+            logged = self._client.create_logged_model(
+                run.info.experiment_id, "model", source_run_id=trial.id, params=run.data.params
+            )
             info = MlflowModel.log(
                 artifact_path=None,
                 name="model",
+                model_id=logged.model_id,
                 flavor=mlflow.onnx,
                 run_id=trial.id,
                 # A copy, as writing external data empties the model in memory.
@@ -358,7 +384,8 @@ class MlflowTracker:
     ) -> None:
         """Record the plan; MLflow takes no other value for a param that a run has."""
         missing = {name: each for name, each in plan.params.items() if name not in (known or {})}
-        self._batch(study, params=missing)
+        # Another command may resume a study: its models registered, its files elsewhere.
+        self._batch(study, params=missing, tags=plan.tags)
         self._client.log_text(study, plan.config, "config.yaml")
 
     def _kill_running(self, study: str) -> None:

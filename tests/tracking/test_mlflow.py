@@ -394,6 +394,24 @@ def test_models_go_to_the_store_of_their_tracker(
     assert client.get_run(trial.id).outputs.model_outputs
 
 
+def test_models_are_in_the_experiment_of_their_run(desk: Desk, client: MlflowClient) -> None:
+    trial, model = desk.finish(0), gemm_model()
+    desk.tracker.log_model(trial, model, feeds(model, 1), {})
+    run = client.get_run(trial.id)
+    (output,) = run.outputs.model_outputs
+    logged = client.get_logged_model(output.model_id)
+    assert logged.experiment_id == run.info.experiment_id != "0"
+    assert logged.status == "READY"
+    assert mlflow.onnx.load_model(f"runs:/{trial.id}/model") == model.proto
+
+
+def test_a_study_is_tagged_by_the_command_that_resumed_it(desk: Desk, client: MlflowClient) -> None:
+    plan = replace(PLAN, tags={**PLAN.tags, "seqto.overrides": '["model.path=elsewhere"]'})
+    study = desk.tracker.open_study(plan, True)
+    assert study == desk.study
+    assert client.get_run(study).data.tags["seqto.overrides"] == '["model.path=elsewhere"]'
+
+
 # Interrupted writing
 
 

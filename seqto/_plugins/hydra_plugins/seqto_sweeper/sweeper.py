@@ -100,12 +100,10 @@ class SeqtoSweeper(Sweeper):
         return self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
 
     def _compare(self, folder: Path) -> None:
-        """Set studies that differ in their device side by side."""
-        from seqto.report.comparison import write_comparison
+        """Set the studies that ended side by side."""
+        from seqto.cli.compare import compare_files
 
-        page = write_comparison(folder, sorted(folder.glob("study-*/report.json")))
-        if page is not None:
-            print(f"devices: {page}", flush=True)
+        compare_files(folder, sorted(folder.glob("study-*/report.json")))
 
     def _study(self, overrides: list[str], folder: Path) -> None:
         # Heavy, and not needed where Hydra only lists its plugins.
@@ -121,7 +119,7 @@ class SeqtoSweeper(Sweeper):
         with open_dict(config):
             del config["hydra"]
         # Hydra's own launcher would compose a config for each candidate, only to run it right here.
-        run_study(config, None if in_process else launch, folder)
+        run_study(config, None if in_process else launch, folder, overrides)
 
     def _launch(self, jobs: list[list[str]]) -> list[str]:
         assert self.launcher is not None
