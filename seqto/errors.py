@@ -14,7 +14,7 @@ SeqtoError
 │   └── DeviceTransportError  the way to the device is broken: says nothing of the candidate
 ├── TrackingError     a run that cannot be found, read or written
 └── StudyError        a study that cannot give an answer
-    └── ConstraintError   a finished study with no candidate that meets the constraint
+    └── ConstraintError   a finished study with no candidate that meets the constraint or the gate
 """
 
 import difflib
@@ -90,7 +90,7 @@ class StudyError(SeqtoError):
 
 
 class ConstraintError(StudyError):
-    """A finished study with no candidate that meets the constraint."""
+    """A finished study with no candidate that meets the constraint, or the gate."""
 
     exit_code = 3
 

@@ -12,7 +12,7 @@ import pydantic
 from pydantic import ConfigDict, Field
 
 from seqto.attempts import Attempt
-from seqto.constraint import Constraint
+from seqto.constraint import Constraint, Gate
 from seqto.errors import ConfigError, StudyError, nearest
 from seqto.evaluate import Subject, measure, needed_session, undone
 from seqto.exclusions import (
@@ -84,6 +84,7 @@ class StudySettings:
     batch: Annotated[int, Field(ge=1)] = 1
     max_failed: Annotated[float, Field(ge=0, le=1)] = 0.5
     constraint: Constraint = field(default_factory=Constraint)
+    gate: Gate = field(default_factory=Gate)
     register_models: bool = True
 
     def __post_init__(self) -> None:
@@ -301,7 +302,15 @@ class Study:
             self._log_model(trial)
         if self.settings.register_models:
             self.tracker.register(study, self.name, front.recommended)
+        self._log_gate(study, front)
         return record, front
+
+    def _log_gate(self, study: str, front: Front) -> None:
+        """Record whether the front meets the gate, and which gate that was, if there is one."""
+        gate = self.settings.gate
+        if gate.limits():
+            passed = "passed" if gate.best(front.members) else "failed"
+            self.tracker.tag_study(study, {"seqto.gate": passed, "seqto.gate_limits": str(gate)})
 
     def _log_model(self, trial: Trial) -> None:
         subject = self.subject

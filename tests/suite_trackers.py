@@ -146,6 +146,13 @@ class TrackerSuite:
         own = {"seqto.kind": "study", "seqto.key": PLAN.key}
         assert dict(tags) == {**PLAN.tags, **own}
 
+    def test_further_tags_replace_those_of_the_same_name(self, desk: Desk) -> None:
+        desk.tracker.tag_study(desk.study, {"seqto.gate": "failed", "seqto.odd": "it's <b>"})
+        desk.tracker.tag_study(desk.study, {"seqto.gate": "passed"})
+        tags = desk.tracker.read_study(desk.study).tags
+        assert (tags["seqto.gate"], tags["seqto.odd"]) == ("passed", "it's <b>")
+        assert tags["seqto.model"] == "tiny"
+
     @pytest.mark.parametrize("state", [TrialState.COMPLETE, TrialState.FAILED, TrialState.KILLED])
     def test_study_ends_as_told_and_runs_again_when_resumed(
         self, desk: Desk, inspector: Inspector, state: TrialState

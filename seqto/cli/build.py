@@ -7,7 +7,7 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from seqto.constraint import Constraint
+from seqto.constraint import Constraint, Gate
 from seqto.evaluate import Subject
 from seqto.protocols import Tracker
 from seqto.study import StudySettings
@@ -46,6 +46,7 @@ def build_settings(config: DictConfig, batch: int) -> StudySettings:
     return StudySettings(
         objectives=list(config.objectives),
         constraint=Constraint(**_plain(config, "constraint")),
+        gate=Gate(**_plain(config, "gate")),
         **{**study, "batch": study["batch"] or batch},
     )
 

@@ -175,6 +175,11 @@ class MlflowTracker:
         self._batch(study, metrics=figures)
 
     @in_one_go
+    def tag_study(self, study: str, tags: Mapping[str, str]) -> None:
+        """Record tags of the parent run."""
+        self._batch(study, tags=tags)
+
+    @in_one_go
     def log_table(self, study: str, name: str, table: Table) -> None:
         """Record a JSON artifact of this name."""
         self._client.log_dict(study, {name: [dict(row) for row in table]}, f"{name}.json")
