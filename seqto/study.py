@@ -34,6 +34,7 @@ from seqto.types import (
     SCHEMES,
     SCREENING,
     Candidate,
+    DataSplit,
     Front,
     LayerScore,
     Measurement,
@@ -124,10 +125,7 @@ class Study:
     @property
     def name(self) -> str:
         """The name under which its models are registered."""
-        parts = self.parts
-        name = f"seqto-{parts.source.name}-{parts.device.name}-{parts.quantizer.name}"
-        # MLflow's registry refuses both, and only when all candidates are measured.
-        return name.replace("/", "-").replace(":", "-")
+        return self.parts.registered_name
 
     @property
     def key(self) -> str:
@@ -155,11 +153,27 @@ class Study:
             "seqto.quantization": parts.quantizer.name,
             "seqto.search": parts.search.name,
             "seqto.dataset": parts.dataset.name,
+            "seqto.data": self.subject.fingerprint,
             "seqto.metric": parts.metric.name,
             **{f"seqto.device.{name}": fact for name, fact in parts.device.describe().items()},
         }
         name = f"{parts.source.name} {parts.device.name} {parts.quantizer.name}"
-        return StudyPlan(self.key, name, tags, _flat(parts.settings), config)
+        return StudyPlan(self.key, name, tags, _flat(parts.settings), config, self._data())
+
+    def _data(self) -> tuple[DataSplit, ...]:
+        settings = self.parts.settings.get("dataset", {})
+        source = str(settings.get("path") or settings.get("_target_", ""))
+        splits = {"calibration": self.subject.calibration, "evaluation": self.subject.samples}
+        return tuple(
+            DataSplit(
+                name=self.parts.dataset.name,
+                context=context,
+                digest=content_key([self.subject.fingerprint, context]),
+                source=source,
+                samples=len(samples),
+            )
+            for context, samples in splits.items()
+        )
 
     def _explore(self, study: str, launch: Launch, watch: Watch) -> int:
         """Measure what the search asks for; search anew when the device rules layers out."""

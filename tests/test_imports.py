@@ -14,12 +14,12 @@ LEVELS = [
     {"models", "datasets", "quantizers", "search", "devices", "metrics", "tracking"},
     {"evaluate", "pareto", "sensitivity"},
     {"subject", "constraint", "blame"},
-    {"screening", "sharing"},
+    {"screening", "sharing", "promotion"},
     {"schemes", "attempts", "exclusions"},
     {"study", "report"},
     {"workers"},
     {"cli"},
-    {"__main__", "_plugins"},
+    {"__main__", "_plugins", "promote"},
 ]
 ROOMS = {
     "mlflow": {"tracking"},

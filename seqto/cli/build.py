@@ -56,9 +56,9 @@ def plain_config(config: DictConfig) -> dict[str, Any]:
     return {name: _plain(config, name) for name in (*GROUPS, "precisions", "constraint")}
 
 
-def _build(config: DictConfig) -> Context:
-    tracker = instantiate(config.tracking, _convert_="all")
-    parts = Parts(
+def build_parts(config: DictConfig) -> Parts:
+    """Return what the studies of this config are made of."""
+    return Parts(
         **{
             _FIELDS.get(group, group): instantiate(config[group], _convert_="all")
             for group in GROUPS
@@ -66,6 +66,11 @@ def _build(config: DictConfig) -> Context:
         settings=plain_config(config),
         precisions=tuple(config.precisions),
     )
+
+
+def _build(config: DictConfig) -> Context:
+    tracker = instantiate(config.tracking, _convert_="all")
+    parts = build_parts(config)
     workspace = Workspace.default()
     return Context(parts, prepare_subject(parts, workspace), tracker, workspace)
 

@@ -22,7 +22,7 @@ from typing import Any
 import filelock
 import mlflow
 import mlflow.onnx
-from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model as MlflowModel
 from mlflow.models import infer_signature
@@ -40,6 +40,7 @@ from seqto.types import (
     Address,
     Arrays,
     Candidate,
+    DataSplit,
     Front,
     Layer,
     LayerScore,
@@ -62,6 +63,8 @@ _SENSITIVITY = "sensitivity.json"
 _LONGEST_PARAM = 6000
 _LONGEST_TAG = 8000
 _LARGEST_EXAMPLE = 10_000
+# MLflow's own tag of what a run uses a data set for.
+_CONTEXT = "mlflow.data.context"
 
 # By default MLflow tries for four minutes to reach a server that is not there.
 _IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
@@ -232,7 +235,10 @@ class MlflowTracker:
     def log_front(self, study: str, front: Front, files: Sequence[Path]) -> None:
         """Tag the members, untag those of an earlier front, log figures and files."""
         ranks = {trial.id: rank for rank, trial in enumerate(front.members, 1)}
+        evaluated = [each for each in _data_of(self._run(study)) if _is_evaluation(each)]
         for run in self._children(study):
+            if evaluated and not _data_of(run):
+                self._client.log_inputs(run.info.run_id, evaluated)
             tags = _front_tags(front, run.info.run_id, ranks)
             if any(run.data.tags.get(name) != value for name, value in tags.items()):
                 self._batch(run.info.run_id, tags=tags)
@@ -306,6 +312,16 @@ class MlflowTracker:
         command = shlex.join([_mlflow_command(), "ui", "--backend-store-uri", store])
         return Address(f"http://127.0.0.1:5000{page}", command)
 
+    @property
+    def client(self) -> MlflowClient:
+        """MLflow's own client of this store, for what else is kept there."""
+        return self._client
+
+    @property
+    def store(self) -> str:
+        """The URI of the store."""
+        return self._resolved_uri
+
     @functools.cached_property
     def _resolved_uri(self) -> str:
         return self.uri or str(mlflow.get_tracking_uri())
@@ -365,6 +381,8 @@ class MlflowTracker:
         missing = {name: each for name, each in plan.params.items() if name not in (known or {})}
         self._batch(study, params=missing)
         self._client.log_text(study, plan.config, "config.yaml")
+        if plan.data:
+            self._client.log_inputs(study, [_logged_data(each) for each in plan.data])
 
     def _kill_running(self, study: str) -> None:
         for run in self._children(study):
@@ -484,13 +502,19 @@ class MlflowTracker:
             if each.name == name:
                 return str(each.version)
         uri = self._run(trial.id).data.tags["seqto.model_uri"]
+        data = self._run(study).data.tags.get("seqto.data", "")
         with quiet():
             made = self._client.create_model_version(
                 name,
                 uri,
                 run_id=trial.id,
                 model_id=uri.removeprefix("models:/"),
-                tags={"seqto.key": trial.candidate.key, "seqto.study": study},
+                tags={
+                    "seqto.key": trial.candidate.key,
+                    "seqto.study": study,
+                    "seqto.sha256": trial.model_sha256,
+                    "seqto.data": data,
+                },
                 description=_describe(trial),
             )
         return str(made.version)
@@ -503,6 +527,27 @@ def _front_tags(front: Front, run_id: str, ranks: Mapping[str, int]) -> dict[str
         "seqto.rank": str(ranks.get(run_id, "")),
         "seqto.recommended": ",".join(aliases),
     }
+
+
+def _logged_data(split: DataSplit) -> DatasetInput:
+    path = Path(split.source)
+    here = {"uri": str(path.resolve())} if path.exists() else {"tags": {"name": split.source}}
+    data = Dataset(
+        name=split.name,
+        digest=split.digest,
+        source_type="local" if path.exists() else "code",
+        source=json.dumps(here),
+        profile=json.dumps({"num_rows": split.samples}),
+    )
+    return DatasetInput(data, [InputTag(_CONTEXT, split.context)])
+
+
+def _data_of(run: Run) -> list[DatasetInput]:
+    return list(run.inputs.dataset_inputs) if run.inputs else []
+
+
+def _is_evaluation(data: DatasetInput) -> bool:
+    return any(tag.key == _CONTEXT and tag.value == "evaluation" for tag in data.tags)
 
 
 def _group(layer: Layer) -> dict[str, str]:

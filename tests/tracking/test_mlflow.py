@@ -137,6 +137,15 @@ class MlflowInspector:
             for each in outputs
         ]
 
+    def data(self, run: str) -> dict[str, tuple[str, str, int]]:
+        used = {}
+        for each in self._client.get_run(run).inputs.dataset_inputs:
+            (context,) = (tag.value for tag in each.tags)
+            samples = json.loads(each.dataset.profile)["num_rows"]
+            assert context not in used, "recorded twice"
+            used[context] = (each.dataset.name, each.dataset.digest, samples)
+        return used
+
     def aliases(self, name: str) -> dict[str, str]:
         found = self._client.get_registered_model(name).aliases
         return {
@@ -158,6 +167,25 @@ class TestMlflowTracker(TrackerSuite):
 
 
 # What MLflow holds
+
+
+def test_children_have_the_evaluation_data_and_its_source(
+    desk: Desk, client: MlflowClient, tmp_path: Path
+) -> None:
+    photos = tmp_path / "it's photos"
+    photos.mkdir()
+    # MLflow has one source for what has the same name and digest.
+    data = tuple(replace(each, name="photos", source=str(photos)) for each in PLAN.data)
+    study = desk.tracker.open_study(replace(PLAN, key="another", data=data), False)
+    trial = desk.finish(0, study=study, accuracy_loss=0.1)
+    for _ in range(2):
+        desk.tracker.log_front(study, Front(("accuracy_loss",), (trial,), (), 0.5), [])
+    (used,) = client.get_run(trial.id).inputs.dataset_inputs
+    assert used.dataset.digest == PLAN.data[1].digest
+    assert (used.dataset.source_type, json.loads(used.dataset.source)) == (
+        "local",
+        {"uri": str(photos)},
+    )
 
 
 def test_study_is_a_run_as_the_design_says(
