@@ -85,10 +85,13 @@ _STATUS = {
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class MlflowTracker:
-    """MLflow at this tracking URI; without one, where MLflow itself looks by default."""
+    """MLflow at this tracking URI; without one, where MLflow itself looks by default.
+
+    Without an experiment it is that of the run that `mlflow run` made, or else `seqto`.
+    """
 
     uri: str | None = None
-    experiment: str = "seqto"
+    experiment: str | None = None
 
     @in_one_go
     def open_study(self, plan: StudyPlan, resume: bool) -> str:
@@ -100,7 +103,7 @@ class MlflowTracker:
             self._describe_study(found.info.run_id, plan, known=found.data.params)
             return str(found.info.run_id)
         tags = {**plan.tags, "seqto.kind": "study", "seqto.key": plan.key}
-        study = self._create_run(plan.name, tags, parent=os.environ.get("MLFLOW_RUN_ID"))
+        study = self._create_run(plan.name, tags, parent=self._project_run)
         self._describe_study(study, plan)
         return study
 
@@ -108,7 +111,7 @@ class MlflowTracker:
     def start_trial(self, study: str | None, index: int, candidate: Candidate, name: str) -> str:
         """Return the id of a RUNNING child run with the candidate's layers."""
         tags = {"seqto.kind": "candidate", "seqto.key": candidate.key, "seqto.pareto": "false"}
-        run = self._create_run(name, tags, parent=study)
+        run = self._create_run(name, tags, parent=study or self._project_run)
         excluded = candidate.excluded
         document = {
             "key": candidate.key,
@@ -332,19 +335,36 @@ class MlflowTracker:
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         with self._first_contact():
             client = MlflowClient(self._resolved_uri)
-            if client.get_experiment_by_name(self.experiment) is None:
+            if client.get_experiment_by_name(self._experiment_name) is None:
                 with _unless_it_exists():
-                    client.create_experiment(self.experiment)
+                    client.create_experiment(self._experiment_name)
         return client
 
     @functools.cached_property
+    def _project_run(self) -> str | None:
+        """The run that `mlflow run` made for this process, if it is in this store."""
+        run = os.environ.get("MLFLOW_RUN_ID")
+        if run:
+            with contextlib.suppress(MlflowException):
+                return str(self._client.get_run(run).info.run_id)
+        return None
+
+    @property
+    def _experiment_name(self) -> str:
+        return self.experiment or "seqto"
+
+    @functools.cached_property
     def _experiment_id(self) -> str:
-        found = self._client.get_experiment_by_name(self.experiment)
+        if not self.experiment and self._project_run:
+            # MLflow shows runs as nested only within an experiment.
+            return str(self._run(self._project_run).info.experiment_id)
+        found = self._client.get_experiment_by_name(self._experiment_name)
         assert found is not None
         if found.lifecycle_stage == "deleted":
             raise TrackingError(
-                f"MLflow's experiment {self.experiment!r} is deleted. Restore it with `mlflow "
-                f"experiments restore -x {found.experiment_id}`, or set tracking.experiment."
+                f"MLflow's experiment {self._experiment_name!r} is deleted. Restore it with "
+                f"`mlflow experiments restore -x {found.experiment_id}`, or choose another with "
+                "tracking.experiment."
             )
         return str(found.experiment_id)
 

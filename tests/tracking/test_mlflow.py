@@ -507,6 +507,26 @@ def test_study_nests_under_the_run_of_mlflow_run(
     assert mlflow.active_run() is None
 
 
+def test_without_an_experiment_of_its_own_it_is_that_of_mlflow_run(
+    uri: str, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outer = client.create_run(client.create_experiment("of mlflow run")).info
+    monkeypatch.setenv("MLFLOW_RUN_ID", outer.run_id)
+    study = client.get_run(MlflowTracker(uri=uri).open_study(PLAN, False))
+    assert study.info.experiment_id == outer.experiment_id
+    monkeypatch.delenv("MLFLOW_RUN_ID")
+    alone = client.get_run(MlflowTracker(uri=uri).open_study(PLAN, False))
+    assert client.get_experiment(alone.info.experiment_id).name == "seqto"
+
+
+def test_a_run_of_mlflow_run_in_another_store_is_no_parent(
+    tracker: MlflowTracker, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_RUN_ID", "ab" * 16)
+    study = client.get_run(tracker.open_study(PLAN, True))
+    assert "mlflow.parentRunId" not in study.data.tags
+
+
 def test_run_that_is_none_of_seqtos_is_refused(tracker: MlflowTracker, uri: str) -> None:
     client = MlflowClient(uri)
     stranger = client.create_run(client.create_experiment("strangers")).info.run_id
