@@ -118,7 +118,7 @@ def _candidates(versions: Sequence[Version], rules: Rules) -> tuple[list[Version
     known = [each for each in versions if comparable([each.trial]) and each.trial.metrics]
     left = [each for each in known if not each.rolled_back]
     if not left:
-        back = f"; {len(known)} were rolled back" if known else ""
+        back = f" ({len(known)} rolled back)" if known else ""
         return [], f"there is no version to promote{back}: run a study first"
     if not rules.limits.limits():
         chosen = [each for each in left if BALANCED in each.aliases]
