@@ -9,6 +9,9 @@ from pydantic.dataclasses import dataclass
 from seqto.pareto import comparable, non_dominated
 from seqto.types import Trial
 
+_A_POINT = 0.01
+"""Stands for a limit of 0: else any loss would be infinitely worse than a file of any size."""
+
 _ROUNDING = 1e-9
 """What the arithmetic of fractions may be off by: 1 - 0.7 is more than 0.3."""
 
@@ -124,5 +127,5 @@ def _given(
 
 
 def _excess(value: float, limit: float) -> float:
-    share = (value - limit) / max(limit, _ROUNDING)
+    share = (value - limit) / (limit or _A_POINT)
     return share if value - limit > _ROUNDING * max(limit, 1.0) else 0.0

@@ -109,6 +109,12 @@ def test_excess_is_a_share_of_the_limit() -> None:
     assert Constraint().excess({}) == 0
 
 
+def test_a_limit_of_nothing_is_exceeded_in_points() -> None:
+    close = trial(0, accuracy_loss=0.003, size_ratio=0.3)
+    exact = trial(1, accuracy_loss=0.0, size_ratio=0.9)
+    assert Constraint(max_accuracy_loss=0, max_size_ratio=0.4).nearest([close, exact]) is close
+
+
 def test_limits_that_are_not_set_are_none() -> None:
     assert Constraint().limits() == {}
     assert Constraint(max_accuracy_loss=0).limits() == {"accuracy_loss": 0}
