@@ -13,7 +13,7 @@ import pydantic
 from pydantic import ConfigDict, Field
 
 from seqto.attempts import Attempt
-from seqto.constraint import Constraint
+from seqto.constraint import Constraint, Gate
 from seqto.errors import ConfigError, StudyError, nearest, reason
 from seqto.evaluate import Subject, measure, needed_session, undone
 from seqto.exclusions import (
@@ -38,6 +38,7 @@ from seqto.types import (
     SCHEMES,
     SCREENING,
     Candidate,
+    DataSplit,
     Front,
     LayerScore,
     Measurement,
@@ -91,6 +92,7 @@ class StudySettings:
     batch: Annotated[int, Field(ge=1)] = 1
     max_failed: Annotated[float, Field(ge=0, le=1)] = 0.5
     constraint: Constraint = field(default_factory=Constraint)
+    gate: Gate = field(default_factory=Gate)
     register_models: bool = True
 
     def __post_init__(self) -> None:
@@ -130,10 +132,7 @@ class Study:
     @property
     def name(self) -> str:
         """The name under which its models are registered."""
-        parts = self.parts
-        name = f"seqto-{parts.source.name}-{parts.device.name}-{parts.quantizer.name}"
-        # MLflow's registry refuses both, and only when all candidates are measured.
-        return name.replace("/", "-").replace(":", "-")
+        return self.parts.registered_name
 
     @property
     def key(self) -> str:
@@ -171,12 +170,28 @@ class Study:
             "seqto.quantization": parts.quantizer.name,
             "seqto.search": parts.search.name,
             "seqto.dataset": parts.dataset.name,
+            "seqto.data": self.subject.fingerprint,
             "seqto.metric": parts.metric.name,
             **{f"seqto.device.{name}": fact for name, fact in parts.device.describe().items()},
             **self._report_tags(overrides),
         }
         name = f"{parts.source.name} {parts.device.name} {parts.quantizer.name}"
-        return StudyPlan(self.key, name, tags, _flat(parts.settings), config)
+        return StudyPlan(self.key, name, tags, _flat(parts.settings), config, self._data())
+
+    def _data(self) -> tuple[DataSplit, ...]:
+        settings = self.parts.settings.get("dataset", {})
+        source = str(settings.get("path") or settings.get("_target_", ""))
+        splits = {"calibration": self.subject.calibration, "evaluation": self.subject.samples}
+        return tuple(
+            DataSplit(
+                name=self.parts.dataset.name,
+                context=context,
+                digest=content_key([self.subject.fingerprint, context]),
+                source=source,
+                samples=len(samples),
+            )
+            for context, samples in splits.items()
+        )
 
     def _report_tags(self, overrides: Sequence[str] | None) -> dict[str, str]:
         """Return what a report needs to know of the study besides what it found."""
@@ -331,7 +346,15 @@ class Study:
             self._log_model(trial)
         if self.settings.register_models:
             self.tracker.register(study, self.name, front.recommended)
+        self._log_gate(study, front)
         return record, front
+
+    def _log_gate(self, study: str, front: Front) -> None:
+        """Record whether the front meets the gate, and which gate that was, if there is one."""
+        gate = self.settings.gate
+        if gate.limits():
+            passed = "passed" if gate.best(front.members) else "failed"
+            self.tracker.tag_study(study, {"seqto.gate": passed, "seqto.gate_limits": str(gate)})
 
     def _log_model(self, trial: Trial) -> None:
         subject = self.subject

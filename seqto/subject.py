@@ -64,6 +64,18 @@ class Parts:
         if FLOAT32 not in self.precisions or len(set(self.precisions)) < 2:
             raise ConfigError("precisions needs float32 and at least one other to choose from.")
 
+    @property
+    def registered_name(self) -> str:
+        """The name under which the models of such a study are registered."""
+        return registered_name(self.source, self.device, self.quantizer)
+
+
+def registered_name(source: ModelSource, device: Device, quantizer: Quantizer) -> str:
+    """Return the name under which the models of such studies are registered."""
+    name = f"seqto-{source.name}-{device.name}-{quantizer.name}"
+    # MLflow's registry refuses both, and only when all candidates are measured.
+    return name.replace("/", "-").replace(":", "-")
+
 
 def prepare_subject(
     parts: Parts, workspace: Workspace, ranges: Mapping[str, Any] | None = None

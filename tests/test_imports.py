@@ -14,12 +14,12 @@ LEVELS = [
     {"models", "datasets", "quantizers", "search", "devices", "metrics", "tracking"},
     {"evaluate", "pareto", "sensitivity"},
     {"subject", "constraint", "blame"},
-    {"screening", "sharing"},
+    {"screening", "sharing", "promotion"},
     {"schemes", "attempts", "exclusions"},
     {"study", "report"},
     {"workers"},
     {"cli"},
-    {"__main__", "_plugins", "compare"},
+    {"__main__", "_plugins", "compare", "promote"},
 ]
 ROOMS = {
     "mlflow": {"tracking"},

@@ -42,6 +42,8 @@ def run_study(
     """
     console = rich.get_console()
     _refuse_candidate(config)
+    # Wrong values are told before anything is fetched.
+    build_settings(config, 1)
     # Not within the status line: a download has a progress bar of its own.
     fetch_model(config)
     with console.status("Preparing model, samples and ranges ..."):
@@ -131,19 +133,28 @@ def _conclude(console: Console, study: Study, outcome: Outcome, folder: Path) ->
 
 
 def _answer(console: Console, study: Study, outcome: Outcome) -> None:
-    """Say which candidate meets the constraint, or that none does and what comes nearest."""
-    constraint, trials = study.settings.constraint, outcome.record.trials
-    limits = ", ".join(f"{name} <= {limit:g}" for name, limit in constraint.limits().items())
-    if not limits:
-        return
-    best = constraint.best(trials)
-    trial = best or constraint.nearest(trials)
-    offer = in_words(trial.metrics, outcome.record.baseline, study.parts.metric.name)
-    if best is None:
-        raise ConstraintError(
-            f"no candidate has {limits}; the nearest is #{trial.index} (run {trial.id}): {offer}."
-        )
-    print_lines(console, {"answer": f"#{trial.index} has {limits}: {offer}", "run": trial.id})
+    """Say which candidate meets the constraint and the gate; raise where none does."""
+    settings = study.settings
+    questions = [
+        ("answer", "candidate", settings.constraint, outcome.record.trials),
+        ("gate", "member of the front", settings.gate, outcome.front.members),
+    ]
+    unmet = []
+    for label, kind, limits, trials in questions:
+        if not limits.limits():
+            continue
+        best = limits.best(trials)
+        trial = best or limits.nearest(trials)
+        offer = in_words(trial.metrics, outcome.record.baseline, study.parts.metric.name)
+        if best is None:
+            unmet.append(
+                f"no {kind} has {limits}; the nearest is #{trial.index} (run {trial.id}): {offer}."
+            )
+        else:
+            answer = f"#{trial.index} has {limits}: {offer}"
+            print_lines(console, {label: answer, "run": trial.id})
+    if unmet:
+        raise ConstraintError(" ".join(unmet))
 
 
 def _refuse_candidate(config: DictConfig) -> None:
@@ -156,7 +167,7 @@ def _refuse_candidate(config: DictConfig) -> None:
 
 
 def _yaml(config: DictConfig) -> str:
-    names = (*GROUPS, "precisions", "constraint", "objectives", "study", "tracking")
+    names = (*GROUPS, "precisions", "constraint", "gate", "objectives", "study", "tracking")
     wanted = {name: config[name] for name in names}
     return OmegaConf.to_yaml(OmegaConf.create(wanted), resolve=False)
 

@@ -22,7 +22,7 @@ from typing import Any
 import filelock
 import mlflow
 import mlflow.onnx
-from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model as MlflowModel
 from mlflow.models import infer_signature
@@ -40,6 +40,7 @@ from seqto.types import (
     Address,
     Arrays,
     Candidate,
+    DataSplit,
     Front,
     Layer,
     LayerScore,
@@ -62,6 +63,8 @@ _SENSITIVITY = "sensitivity.json"
 _LONGEST_PARAM = 6000
 _LONGEST_TAG = 8000
 _LARGEST_EXAMPLE = 10_000
+# MLflow's own tag of what a run uses a data set for.
+_CONTEXT = "mlflow.data.context"
 
 # By default MLflow tries for four minutes to reach a server that is not there.
 _IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
@@ -82,10 +85,13 @@ _STATUS = {
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class MlflowTracker:
-    """MLflow at this tracking URI; without one, where MLflow itself looks by default."""
+    """MLflow at this tracking URI; without one, where MLflow itself looks by default.
+
+    Without an experiment it is that of the run that `mlflow run` made, or else `seqto`.
+    """
 
     uri: str | None = None
-    experiment: str = "seqto"
+    experiment: str | None = None
 
     @in_one_go
     def open_study(self, plan: StudyPlan, resume: bool) -> str:
@@ -97,7 +103,7 @@ class MlflowTracker:
             self._describe_study(found.info.run_id, plan, known=found.data.params)
             return str(found.info.run_id)
         tags = {**plan.tags, "seqto.kind": "study", "seqto.key": plan.key}
-        study = self._create_run(plan.name, tags, parent=os.environ.get("MLFLOW_RUN_ID"))
+        study = self._create_run(plan.name, tags, parent=self._project_run)
         self._describe_study(study, plan)
         return study
 
@@ -105,7 +111,7 @@ class MlflowTracker:
     def start_trial(self, study: str | None, index: int, candidate: Candidate, name: str) -> str:
         """Return the id of a RUNNING child run with the candidate's layers."""
         tags = {"seqto.kind": "candidate", "seqto.key": candidate.key, "seqto.pareto": "false"}
-        run = self._create_run(name, tags, parent=study)
+        run = self._create_run(name, tags, parent=study or self._project_run)
         excluded = candidate.excluded
         document = {
             "key": candidate.key,
@@ -175,6 +181,11 @@ class MlflowTracker:
         self._batch(study, metrics=figures)
 
     @in_one_go
+    def tag_study(self, study: str, tags: Mapping[str, str]) -> None:
+        """Record tags of the parent run."""
+        self._batch(study, tags=tags)
+
+    @in_one_go
     def log_table(self, study: str, name: str, table: Table) -> None:
         """Record a JSON artifact of this name."""
         self._client.log_dict(study, {name: [dict(row) for row in table]}, f"{name}.json")
@@ -227,7 +238,10 @@ class MlflowTracker:
     def log_front(self, study: str, front: Front, files: Sequence[Path]) -> None:
         """Tag the members, untag those of an earlier front, log figures and files."""
         ranks = {trial.id: rank for rank, trial in enumerate(front.members, 1)}
+        evaluated = [each for each in _data_of(self._run(study)) if _is_evaluation(each)]
         for run in self._children(study):
+            if evaluated and not _data_of(run):
+                self._client.log_inputs(run.info.run_id, evaluated)
             tags = _front_tags(front, run.info.run_id, ranks)
             if any(run.data.tags.get(name) != value for name, value in tags.items()):
                 self._batch(run.info.run_id, tags=tags)
@@ -327,6 +341,16 @@ class MlflowTracker:
         command = shlex.join([_mlflow_command(), "ui", "--backend-store-uri", store])
         return Address(f"http://127.0.0.1:5000{page}", command)
 
+    @property
+    def client(self) -> MlflowClient:
+        """MLflow's own client of this store, for what else is kept there."""
+        return self._client
+
+    @property
+    def store(self) -> str:
+        """The URI of the store."""
+        return self._resolved_uri
+
     @functools.cached_property
     def _resolved_uri(self) -> str:
         return self.uri or str(mlflow.get_tracking_uri())
@@ -337,19 +361,36 @@ class MlflowTracker:
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         with self._first_contact():
             client = MlflowClient(self._resolved_uri)
-            if client.get_experiment_by_name(self.experiment) is None:
+            if client.get_experiment_by_name(self._experiment_name) is None:
                 with _unless_it_exists():
-                    client.create_experiment(self.experiment)
+                    client.create_experiment(self._experiment_name)
         return client
 
     @functools.cached_property
+    def _project_run(self) -> str | None:
+        """The run that `mlflow run` made for this process, if it is in this store."""
+        run = os.environ.get("MLFLOW_RUN_ID")
+        if run:
+            with contextlib.suppress(MlflowException):
+                return str(self._client.get_run(run).info.run_id)
+        return None
+
+    @property
+    def _experiment_name(self) -> str:
+        return self.experiment or "seqto"
+
+    @functools.cached_property
     def _experiment_id(self) -> str:
-        found = self._client.get_experiment_by_name(self.experiment)
+        if not self.experiment and self._project_run:
+            # MLflow shows runs as nested only within an experiment.
+            return str(self._run(self._project_run).info.experiment_id)
+        found = self._client.get_experiment_by_name(self._experiment_name)
         assert found is not None
         if found.lifecycle_stage == "deleted":
             raise TrackingError(
-                f"MLflow's experiment {self.experiment!r} is deleted. Restore it with `mlflow "
-                f"experiments restore -x {found.experiment_id}`, or set tracking.experiment."
+                f"MLflow's experiment {self._experiment_name!r} is deleted. Restore it with "
+                f"`mlflow experiments restore -x {found.experiment_id}`, or choose another with "
+                "tracking.experiment."
             )
         return str(found.experiment_id)
 
@@ -387,6 +428,8 @@ class MlflowTracker:
         # Another command may resume a study: its models registered, its files elsewhere.
         self._batch(study, params=missing, tags=plan.tags)
         self._client.log_text(study, plan.config, "config.yaml")
+        if plan.data:
+            self._client.log_inputs(study, [_logged_data(each) for each in plan.data])
 
     def _kill_running(self, study: str) -> None:
         for run in self._children(study):
@@ -506,13 +549,19 @@ class MlflowTracker:
             if each.name == name:
                 return str(each.version)
         uri = self._run(trial.id).data.tags["seqto.model_uri"]
+        data = self._run(study).data.tags.get("seqto.data", "")
         with quiet():
             made = self._client.create_model_version(
                 name,
                 uri,
                 run_id=trial.id,
                 model_id=uri.removeprefix("models:/"),
-                tags={"seqto.key": trial.candidate.key, "seqto.study": study},
+                tags={
+                    "seqto.key": trial.candidate.key,
+                    "seqto.study": study,
+                    "seqto.sha256": trial.model_sha256,
+                    "seqto.data": data,
+                },
                 description=_describe(trial),
             )
         return str(made.version)
@@ -525,6 +574,27 @@ def _front_tags(front: Front, run_id: str, ranks: Mapping[str, int]) -> dict[str
         "seqto.rank": str(ranks.get(run_id, "")),
         "seqto.recommended": ",".join(aliases),
     }
+
+
+def _logged_data(split: DataSplit) -> DatasetInput:
+    path = Path(split.source)
+    here = {"uri": str(path.resolve())} if path.exists() else {"tags": {"name": split.source}}
+    data = Dataset(
+        name=split.name,
+        digest=split.digest,
+        source_type="local" if path.exists() else "code",
+        source=json.dumps(here),
+        profile=json.dumps({"num_rows": split.samples}),
+    )
+    return DatasetInput(data, [InputTag(_CONTEXT, split.context)])
+
+
+def _data_of(run: Run) -> list[DatasetInput]:
+    return list(run.inputs.dataset_inputs) if run.inputs else []
+
+
+def _is_evaluation(data: DatasetInput) -> bool:
+    return any(tag.key == _CONTEXT and tag.value == "evaluation" for tag in data.tags)
 
 
 def _group(layer: Layer) -> dict[str, str]:

@@ -18,7 +18,7 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from seqto.cli.complaints import complain
+from seqto.cli.complaints import complain, exit_code
 from seqto.cli.entry import JobFailure
 from seqto.errors import StudyError
 
@@ -53,6 +53,7 @@ class SeqtoSweeper(Sweeper):
         if len(grid) == 1:
             return self._study(grid[0], folder)
         failed = self._fetch(grid)
+        codes = {1} if failed else set()
         for number, overrides in enumerate(grid):
             if number in failed:
                 continue
@@ -61,10 +62,14 @@ class SeqtoSweeper(Sweeper):
                 self._study(overrides, folder / f"study-{number}")
             except Exception as error:
                 failed.add(number)
+                codes.add(exit_code(error))
                 print(f"seqto: error: {complain(error)}", file=sys.stderr)
         self._compare(folder)
         if failed:
-            raise StudyError(f"{len(failed)} of {len(grid)} studies failed; see above.")
+            end = StudyError(f"{len(failed)} of {len(grid)} studies failed; see above.")
+            # A pipeline tells limits that are not met from studies that broke.
+            end.exit_code = codes.pop() if len(codes) == 1 else 1
+            raise end
         return None
 
     def _fetch(self, grid: Sequence[Sequence[str]]) -> set[int]:
