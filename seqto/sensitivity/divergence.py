@@ -102,6 +102,7 @@ class DivergenceSensitivity:
         harms = {name: float(by[ranking].mean()) for name, by in found.items()}
         plain, by_byte = shares(harms), shares(per_saved_byte(harms, layers))
         scores = by_byte if self.per_byte else plain
+        most = max(len(by[ranking]) for by in found.values())
         return ranked(
             LayerScore(
                 layer,
@@ -110,7 +111,7 @@ class DivergenceSensitivity:
                     "divergence": plain[layer.name],
                     "divergence_per_byte": by_byte[layer.name],
                     measure: harms[layer.name],
-                    **_halves(found[layer.name][ranking], scores[layer.name]),
+                    **_halves(found[layer.name][ranking], scores[layer.name], most),
                 },
                 {FLOAT32: 0.0}
                 | {precision: float(each.mean()) for precision, each in found[layer.name].items()},
@@ -140,10 +141,13 @@ def _harm_of(
     return harm.per_sample([*first, *rest])
 
 
-def _halves(harms: np.ndarray, score: float) -> dict[str, float]:
-    """Return the score that each half of the samples would give on the scale of both."""
+def _halves(harms: np.ndarray, score: float, most: int) -> dict[str, float]:
+    """Return the score that each half of the samples would give on the scale of both.
+
+    A layer that was left after fewer samples has none: that it does little is all that is known.
+    """
     middle, mean = len(harms) // 2, float(harms.mean())
-    if middle == 0:
+    if middle == 0 or len(harms) < most:
         return {}
     unit = score / mean if mean > 0 else 0.0
     return {

@@ -9,6 +9,12 @@ from seqto.types import Arrays, LayerScore, Samples
 
 T = TypeVar("T")
 
+_LEAST = 3
+"""Layers that make a ranking."""
+
+_LAST = -1.0
+"""Less than any score."""
+
 FIRST_HALF, SECOND_HALF = "first_half", "second_half"
 """The details in which a sensitivity tells the score that each half of the samples gives alone."""
 
@@ -28,13 +34,16 @@ def in_halves(halves: tuple[T, T], samples: Samples, count: int) -> Iterator[tup
 def stability(scores: Sequence[LayerScore]) -> float | None:
     """Return Spearman's rank correlation, from -1 to 1, of the rankings of the samples' halves.
 
-    None where the sensitivity does not tell them, or where a half does not rank the layers.
+    Layers that lack them were left early, and share the last place in both. None where too few
+    have them, or where a half does not rank the layers.
     """
     rows = [(row.details.get(FIRST_HALF), row.details.get(SECOND_HALF)) for row in scores]
-    known = [(one, other) for one, other in rows if one is not None and other is not None]
-    if len(known) < max(2, len(rows)):
+    if sum(None not in row for row in rows) < _LEAST:
         return None
-    first, second = (_ranks(np.array(values)) for values in zip(*known, strict=True))
+    halves = (
+        [_LAST if each is None else each for each in half] for half in zip(*rows, strict=True)
+    )
+    first, second = (_ranks(np.array(values)) for values in halves)
     if np.ptp(first) == 0 or np.ptp(second) == 0:
         return None
     return float(np.corrcoef(first, second)[0, 1])

@@ -37,6 +37,11 @@ def test_there_is_none_without_halves() -> None:
     assert stability([*scores([1, 2], [1, 2]), LayerScore(Layer("one", "Conv", 4), 1.0)]) is None
 
 
+def test_layers_without_halves_share_the_last_place() -> None:
+    unknown = LayerScore(Layer("one", "Conv", 4), 1.0)
+    assert stability([*scores([1, 2, 3], [1, 3, 2]), unknown]) == pytest.approx(0.8)
+
+
 def test_there_is_none_without_a_ranking() -> None:
     assert stability(scores([1], [1])) is None
     assert stability(scores([1, 1, 1], [1, 2, 3])) is None
