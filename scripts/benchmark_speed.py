@@ -311,10 +311,11 @@ def _in_process(data: Path, *words: str) -> Usage:
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     peak = _Peak(process.pid)
     output, _ = process.communicate()
+    most = peak.stop()
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{output}")
     cpu, wall, inference = json.loads(output.splitlines()[-1])
-    return Usage(cpu, wall, peak.stop(), inference)
+    return Usage(cpu, wall, most, inference)
 
 
 class _Peak:
