@@ -29,7 +29,9 @@ from seqto.screening import Screen, ScreenedSearch, spread
 from seqto.search.bases import SearchFromBases
 from seqto.sensitivity.stability import stability
 from seqto.subject import Parts, float_latency, rank_layers
+from seqto.tracking.ui import trial_name
 from seqto.types import (
+    COMMAND,
     INT8,
     SCHEMES,
     SCREENING,
@@ -119,6 +121,8 @@ class Study:
     settings: StudySettings
     tracker: Tracker
     workspace: Workspace
+    command: str = ""
+    """The command line that asks for it, if one does."""
 
     @property
     def name(self) -> str:
@@ -156,8 +160,10 @@ class Study:
             "seqto.dataset": parts.dataset.name,
             "seqto.metric": parts.metric.name,
             **{f"seqto.device.{name}": fact for name, fact in parts.device.describe().items()},
+            **({COMMAND: self.command} if self.command else {}),
         }
-        name = f"{parts.source.name} {parts.device.name} {parts.quantizer.name}"
+        names = (parts.source.name, parts.device.name, parts.quantizer.name, parts.search.name)
+        name = " ".join(names)
         return StudyPlan(self.key, name, tags, _flat(parts.settings), config)
 
     def _explore(self, study: str, launch: Launch, watch: Watch) -> int:
@@ -368,7 +374,7 @@ def run_trial(
 def start_trial(tracker: Tracker, study: str | None, assignment: Assignment) -> str:
     """Return the id of a new trial, by a name that tells it apart."""
     candidate = assignment.candidate
-    name = f"{assignment.index:03d} excl {len(candidate.excluded)}"
+    name = trial_name(assignment.index, candidate)
     return tracker.start_trial(study, assignment.index, candidate, name)
 
 

@@ -1,6 +1,9 @@
 """A study from config, and what a person sees of it."""
 
 import platform
+import re
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -15,6 +18,7 @@ from seqto.cli.candidate import CHOICES
 from seqto.cli.fetch import fetch_model
 from seqto.cli.pointers import print_lines, where_to_look
 from seqto.errors import ConfigError, ConstraintError
+from seqto.report.note import study_note
 from seqto.report.terminal import StudyProgress, in_words, print_front, print_schemes
 from seqto.study import Launch, Outcome, Study
 from seqto.types import Front, StudyRecord
@@ -36,13 +40,15 @@ def run_study(config: DictConfig, launch: Launch | None, folder: Path) -> None:
     count = getattr(parts.device, "workers", 1) or usable_cores()
     workers = Workers(parts, subject, tracker, count)
     settings = build_settings(config, len(subject.layers) + 1 if launch else workers.batch)
-    study = Study(parts, subject, settings, tracker, context.workspace)
+    study = Study(parts, subject, settings, tracker, context.workspace, command_line())
     _introduce(console, study)
 
     with StudyProgress(console) as progress, workers:
 
         def publish(record: StudyRecord, front: Front) -> Sequence[Path]:
             progress.say("drawing, storing models")
+            note = study_note(record, front, tracker.pages(record.id, front))
+            tracker.log_note(record.id, note)
             return write_files(folder, record, front, _environment(study))
 
         outcome = study.run(launch or workers.launch, progress.advance, publish, _yaml(config))
@@ -64,6 +70,15 @@ def write_files(
     plots.draw_front(info.front_info(record, front), picture)
     document.write_report(report, record, front, environment)
     return [sensitivity, objectives, picture, report]
+
+
+def command_line() -> str:
+    """Return the command of this process as it can be typed again, without passwords."""
+    program, *words = sys.argv
+    name = Path(program).name
+    command = "python -m seqto" if name == "__main__.py" else name
+    # MLflow keeps it, and shows it to whoever may look.
+    return re.sub(r"(://)[^/@\s]+@", r"\1***@", f"{command} {shlex.join(words)}")
 
 
 def _introduce(console: Console, study: Study) -> None:
