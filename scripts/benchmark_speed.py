@@ -2,24 +2,29 @@
 
     python scripts/benchmark_speed.py [--data ../shared/data] [--growth]
 
-All rows have the same candidates (rungs of the paper's ladder) and the same images:
+All rows have the same images and the same candidates, rungs of a ladder:
 naive    ORT's quantize_static for each candidate, which calibrates anew; images decoded anew;
          batch 1; a session with default threads
 floor    bare inference of the candidates' models, loaded once, one thread, images in memory
 seqto    the candidates as a study measures them, in one process; also without shared prefixes
-study    the whole command, in a process of its own: imports, calibration, ranking, MLflow, pictures
-CPU seconds count all threads and processes. Peak RSS is that of the largest process.
+study    the whole command, with a cache of its own: imports, decoding, calibration, ranking,
+         MLflow, pictures; and the share of its CPU seconds that is not inference
+CPU seconds count all threads and processes. Peak memory is that of all processes of a row together,
+what they share counted once (Linux only).
 """
 
 import argparse
+import contextlib
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,8 +37,13 @@ from seqto import attempts as attempting
 from seqto.attempts import attempts
 from seqto.datasets.preprocess import ImagePreprocess
 from seqto.evaluate import Subject
+from seqto.search.planned import Planned
+from seqto.sensitivity.divergence import DivergenceSensitivity
+from seqto.study import Study, StudySettings
 from seqto.subject import Parts, prepare_subject
-from seqto.types import Candidate
+from seqto.tracking.mlflow import MlflowTracker
+from seqto.types import Candidate, LayerScore
+from seqto.workers import GROUP, Workers, usable_cores
 from seqto.workspace import Workspace
 
 SEED = 0
@@ -41,18 +51,34 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Usage:
-    """What something took."""
+    """What something took; `inference` are the CPU seconds inside ONNX Runtime's run."""
 
     cpu: float
     wall: float
-    rss_mb: float = 0.0
+    peak_mb: float = 0.0
+    inference: float = 0.0
+
+
+class Given(Planned):
+    """A search that tries the candidates it was given."""
+
+    name = "given"
+    screens = 0
+    evaluations = 0
+
+    def __init__(self, candidates: Sequence[Candidate]) -> None:
+        self._given = candidates
+
+    def start(self, ranking: Sequence[LayerScore]) -> None:
+        """Draw up the list."""
+        self.plan(self._given)
 
 
 def main() -> None:
     """Measure all rows in one run and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--step", type=int, default=3, help="rungs from one candidate to the next")
+    parser.add_argument("--step", type=int, default=1, help="rungs from one candidate to the next")
     parser.add_argument("--naive", type=int, default=3, help="candidates to measure the naive way")
     parser.add_argument("--growth", action="store_true", help="also the table of growth")
     parser.add_argument("--part", nargs="+", help="what a process of its own is to do")
@@ -62,12 +88,13 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SEQTO_CACHE"] = str(Path(folder) / "cache")
-        _speed(options, Path(folder))
+        os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{folder}/mlflow.db"
+        _speed(options)
         if options.growth:
             _growth(options.data)
 
 
-def _speed(options: argparse.Namespace, folder: Path) -> None:
+def _speed(options: argparse.Namespace) -> None:
     shared, subject = _prepared(options.data)
     candidates = rungs(subject, options.step)
     count = len(candidates)
@@ -75,16 +102,16 @@ def _speed(options: argparse.Namespace, folder: Path) -> None:
     floor = _timed(lambda: run_bare(shared, subject, candidates))
     plain = _timed(lambda: run_seqto(shared, subject, candidates, share=False))
     ladder = _timed(lambda: run_seqto(shared, subject, candidates, share=True))
-    study, measured = _study(options.data, folder)
+    study = _in_process(options.data, "study")
     rows = [
         ("naive", options.naive, naive),
         ("floor: bare inference", count, floor),
         ("seqto, nothing shared", count, plain),
         ("seqto", count, ladder),
-        ("whole study (`search=ladder -m`)", measured, study),
+        ("whole study (`search=ladder -m`)", len(subject.layers) + 1, study),
     ]
     unit = naive.cpu / options.naive
-    print("\n| | candidates | CPU s each | wall s each | naive CPU | floor CPU | peak RSS |")
+    print("\n| | candidates | CPU s each | wall s each | naive CPU | floor CPU | peak memory |")
     print("|---|---|---|---|---|---|---|")
     for name, number, usage in rows:
         each = usage.cpu / number
@@ -95,26 +122,31 @@ def _speed(options: argparse.Namespace, folder: Path) -> None:
             f"{usage.wall / number:.2f}",
             f"1/{unit / each:.1f}",
             f"{each / (floor.cpu / count):.2f}x",
-            f"{usage.rss_mb:.0f} MB" if usage.rss_mb else "",
+            f"{usage.peak_mb:.0f} MB" if usage.peak_mb else "",
         ]
         print(f"| {' | '.join(cells)} |", flush=True)
+    print(f"\nof the study's CPU seconds, {_overhead(study)} are not inference")
 
 
 def _growth(data: Path) -> None:
-    print("\n| candidates | images | CPU s | CPU s a candidate | wall s | peak RSS |")
-    print("|---|---|---|---|---|---|")
+    print("\n| candidates | images | CPU s | CPU s each | not inference | wall s | peak memory |")
+    print("|---|---|---|---|---|---|---|")
     for images in (50, 300):
         for count in (10, 50, 200):
             usage = _in_process(data, "grow", str(count), str(images))
             cells = [count, images, f"{usage.cpu:.0f}", f"{usage.cpu / count:.2f}"]
-            cells += [f"{usage.wall:.0f}", f"{usage.rss_mb:.0f} MB"]
+            cells += [_overhead(usage), f"{usage.wall:.0f}", f"{usage.peak_mb:.0f} MB"]
             print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
-def rungs(subject: Subject, step: int) -> list[Candidate]:
+def _overhead(usage: Usage) -> str:
+    return f"{1 - usage.inference / usage.cpu:.0%}"
+
+
+def rungs(subject: Subject, step: int, seed: int = SEED) -> list[Candidate]:
     """Return candidates that exclude more and more layers, in a random order of the layers."""
     names = subject.layer_names
-    order = [names[at] for at in np.random.RandomState(SEED).permutation(len(names))]
+    order = [names[at] for at in np.random.RandomState(seed).permutation(len(names))]
     return [Candidate.excluding(names, order[:at]) for at in range(0, len(names) + 1, step)]
 
 
@@ -136,13 +168,39 @@ def run_bare(shared: Parts, subject: Subject, candidates: Sequence[Candidate]) -
 def run_seqto(
     shared: Parts, subject: Subject, candidates: Sequence[Candidate], share: bool
 ) -> float:
-    """Measure the candidates as a study does."""
+    """Measure the candidates as a study does, some at a time."""
     kept = attempting.SHARED_BYTES
     attempting.SHARED_BYTES = kept if share else 0
-    for each in attempts(shared, subject, candidates):
-        assert each.measurement is not None, each.failure
+    for at in range(0, len(candidates), GROUP):
+        for each in attempts(shared, subject, candidates[at : at + GROUP]):
+            assert each.measurement is not None, each.failure
     attempting.SHARED_BYTES = kept
     return 0.0
+
+
+def run_growing(data: Path, count: int, images: int) -> None:
+    """Run a study of so many candidates on so many images, with its analysis and with MLflow."""
+    shared, subject = _prepared(data, images)
+    ladders = [rungs(subject, 1, seed)[1:-1] for seed in range(-(-count // 49))]
+    search = Given([each for ladder in ladders for each in ladder][:count])
+    shared = replace(shared, search=search, sensitivity=DivergenceSensitivity())
+    tracker = MlflowTracker()
+    with Workers(shared, subject, tracker, usable_cores()) as workers:
+        settings = StudySettings(batch=workers.batch)
+        study = Study(shared, subject, settings, tracker, Workspace.default())
+        outcome = study.run(workers.launch, lambda *_: None, lambda *_: [], "")
+    assert outcome.measured == count, outcome.measured
+
+
+def run_study(data: Path) -> None:
+    """Run the command as a user does."""
+    from seqto.cli import main as seqto
+
+    words = ["-m", "model=local", "search=ladder", "dataset=images", "preprocess=efficientnet_lite"]
+    words += [f"model.path={(data / 'models' / 'efficientnet-lite0.onnx').resolve()}"]
+    words += [f"dataset.path={(data / 'imagenet-sample').resolve()}"]
+    sys.argv = ["seqto", *words]
+    seqto()
 
 
 def run_naive(shared: Parts, subject: Subject, data: Path, count: int) -> None:
@@ -180,23 +238,52 @@ def run_naive(shared: Parts, subject: Subject, data: Path, count: int) -> None:
 
 
 def _part(words: Sequence[str], data: Path) -> None:
+    """Do one row in this process, and print the CPU seconds of its inference.
+
+    What the naive way needs to know, but would not compute, is done by a cache beforehand.
+    """
     kind, *numbers = words
+    inference = multiprocessing.Value("d", 0.0)
+    _count_inference(inference)
     if kind == "naive":
+        onnxruntime.set_default_logger_severity(3)
         shared, subject = _prepared(data)
-        start = Usage(cpu_seconds(), time.perf_counter())
+        before = Usage(cpu_seconds(), time.perf_counter())
         run_naive(shared, subject, data, int(numbers[0]))
-        print(json.dumps([cpu_seconds() - start.cpu, time.perf_counter() - start.wall]))
-        return
-    count, images = map(int, numbers)
-    shared, subject = _prepared(data, images)
-    start = Usage(cpu_seconds(), time.perf_counter())
-    names, draw = subject.layer_names, np.random.RandomState(SEED)
-    candidates: list[Candidate] = []
-    while len(candidates) < count:
-        order = [names[at] for at in draw.permutation(len(names))]
-        candidates += [Candidate.excluding(names, order[:at]) for at in range(len(names))]
-    run_seqto(shared, subject, candidates[:count], share=True)
-    print(json.dumps([cpu_seconds() - start.cpu, time.perf_counter() - start.wall]))
+    elif kind == "study":
+        before = Usage(0.0, time.perf_counter() - _age())
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            # A cache of its own: all is computed.
+            os.environ["SEQTO_CACHE"] = str(Path(folder) / "cache")
+            run_study(data)
+    else:
+        before = Usage(0.0, time.perf_counter() - _age())
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["SEQTO_CACHE"] = folder
+            run_growing(data, *map(int, numbers))
+    wall = time.perf_counter() - before.wall
+    print(json.dumps([cpu_seconds() - before.cpu, wall, inference.value]))
+
+
+def _count_inference(total) -> None:  # type: ignore[no-untyped-def]
+    """Add the CPU time of every run of a session in this thread, here and in forked processes."""
+    run = onnxruntime.InferenceSession.run
+
+    def counted(*arguments, **named):  # type: ignore[no-untyped-def]
+        start = time.thread_time()
+        try:
+            return run(*arguments, **named)
+        finally:
+            with total.get_lock():
+                total.value += time.thread_time() - start
+
+    onnxruntime.InferenceSession.run = counted
+
+
+def _age() -> float:
+    """Return how long ago this process started."""
+    ticks = float(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _prepared(data: Path, images: int = 300) -> tuple[Parts, Subject]:
@@ -220,34 +307,43 @@ def _timed(run: Callable[[], float]) -> Usage:
 
 def _in_process(data: Path, *words: str) -> Usage:
     """Return what a part takes in a process of its own, as it says itself, and its memory."""
-    command = [sys.executable, __file__, "--data", str(data), "--part", *words]
-    usage, output = _run(command, Path.cwd())
-    cpu, wall = json.loads(output.splitlines()[-1])
-    return Usage(cpu, wall, usage.rss_mb)
-
-
-def _study(data: Path, folder: Path) -> tuple[Usage, int]:
-    """Return what the whole command takes, and how many candidates it measures."""
-    command = [sys.executable, "-m", "seqto", "-m", "model=local", "search=ladder"]
-    command += [f"model.path={(data / 'models' / 'efficientnet-lite0.onnx').resolve()}"]
-    command += ["dataset=images", f"dataset.path={(data / 'imagenet-sample').resolve()}"]
-    command += ["preprocess=efficientnet_lite"]
-    # A cache of its own: all is computed.
-    os.environ["SEQTO_CACHE"] = str(folder / "fresh")
-    usage, _ = _run(command, folder)
-    return usage, 51
-
-
-def _run(command: Sequence[str], folder: Path) -> tuple[Usage, str]:
-    start = time.perf_counter()
-    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    output = process.stdout.read()
-    _, status, used = os.wait4(process.pid, 0)
-    if status:
+    command = [sys.executable, __file__, "--data", str(data.resolve()), "--part", *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    peak = _Peak(process.pid)
+    output, _ = process.communicate()
+    if process.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{output}")
-    wall = time.perf_counter() - start
-    return Usage(used.ru_utime + used.ru_stime, wall, used.ru_maxrss / 1024), output
+    cpu, wall, inference = json.loads(output.splitlines()[-1])
+    return Usage(cpu, wall, peak.stop(), inference)
+
+
+class _Peak:
+    """Watches the memory of all processes of a session, what they share counted once."""
+
+    def __init__(self, session: int) -> None:
+        self._session = session
+        self._mb = 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    def stop(self) -> float:
+        """Return the most there was, in MB."""
+        self._ended.set()
+        self._thread.join()
+        return self._mb
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.5):
+            parts = [self._part(int(each.name)) for each in Path("/proc").glob("[0-9]*")]
+            self._mb = max(self._mb, sum(parts) / 1024)
+
+    def _part(self, process: int) -> int:
+        with contextlib.suppress(OSError):
+            if os.getsid(process) == self._session:
+                lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+                return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+        return 0
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from seqto.errors import reason
 from seqto.evaluate import Subject, measure, undone
 from seqto.graph.segments import same_computation
 from seqto.protocols import Device
@@ -69,4 +70,4 @@ def _built(parts: Parts, subject: Subject, candidate: Candidate) -> Model | Atte
 
 
 def _failed(error: Exception) -> Attempt:
-    return Attempt(failure=f"{type(error).__name__}: {error}")
+    return Attempt(failure=reason(error))

@@ -1,4 +1,4 @@
-"""What a user can accept: where a study spends its evaluations, and what it answers with."""
+"""What a user can accept: where a study spends its evaluations, its answer, and its gate."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated
@@ -9,10 +9,56 @@ from pydantic.dataclasses import dataclass
 from seqto.pareto import comparable, non_dominated
 from seqto.types import Trial
 
+_A_POINT = 0.01
+"""Stands for a limit of 0: else any loss would be infinitely worse than a file of any size."""
+
+_ROUNDING = 1e-9
+"""What the arithmetic of fractions may be off by: 1 - 0.7 is more than 0.3."""
+
+
+class Limits:
+    """Upper limits of metrics that a model has to meet; a value of exactly the limit meets it."""
+
+    def limits(self) -> dict[str, float]:
+        """Return the limits that are set, by the metric they bound."""
+        raise NotImplementedError
+
+    def excess(self, metrics: Mapping[str, float]) -> float:
+        """Return by how much the worst limit is exceeded, as a share of it; 0 where all are met."""
+        return max(
+            (_excess(metrics[name], limit) for name, limit in self.limits().items()), default=0.0
+        )
+
+    def meeting(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Return the trials that meet the limits, the best first: the smallest, the least lossy.
+
+        With a limit on size but none on loss it is the least lossy, then the smallest.
+        """
+        meeting = [trial for trial in comparable(trials) if self.excess(trial.metrics) == 0]
+        return sorted(meeting, key=lambda trial: self._order(trial.metrics))
+
+    def best(self, trials: Sequence[Trial]) -> Trial | None:
+        """Return the best trial that meets the limits, if any does."""
+        return next(iter(self.meeting(trials)), None)
+
+    def nearest(self, trials: Sequence[Trial]) -> Trial:
+        """Return the trial that exceeds the limits the least."""
+        return min(comparable(trials), key=lambda trial: self.excess(trial.metrics))
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} <= {limit:g}" for name, limit in self.limits().items())
+
+    def _order(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
+        size = metrics["size_ratio"]
+        harm = (metrics["accuracy_loss"], metrics.get("divergence", 0.0))
+        limits = self.limits()
+        sized = "size_ratio" in limits and "accuracy_loss" not in limits
+        return (*harm, size) if sized else (size, *harm)
+
 
 @dataclass(kw_only=True, frozen=True, config=ConfigDict(extra="forbid"))
-class Constraint:
-    """Limits that a model has to meet; a value of exactly the limit meets it."""
+class Constraint(Limits):
+    """What steers the search of a study, too."""
 
     max_accuracy_loss: Annotated[float, Field(ge=0, le=1)] | None = None
     max_size_ratio: PositiveFloat | None = None
@@ -20,34 +66,7 @@ class Constraint:
 
     def limits(self) -> dict[str, float]:
         """Return the limits that are set, by the metric they bound."""
-        given = {
-            "accuracy_loss": self.max_accuracy_loss,
-            "size_ratio": self.max_size_ratio,
-            "latency_ms": self.max_latency_ms,
-        }
-        return {name: limit for name, limit in given.items() if limit is not None}
-
-    def excess(self, metrics: Mapping[str, float]) -> float:
-        """Return by how much the worst limit is exceeded, as a share of it; 0 where all are met."""
-        return max(
-            (
-                max(0.0, metrics[name] - limit) / max(limit, 1e-9)
-                for name, limit in self.limits().items()
-            ),
-            default=0.0,
-        )
-
-    def best(self, trials: Sequence[Trial]) -> Trial | None:
-        """Return the best trial that meets the limits: the smallest, then the least lossy.
-
-        With a limit on size but none on loss it is the least lossy, then the smallest.
-        """
-        meeting = [trial for trial in comparable(trials) if self.excess(trial.metrics) == 0]
-        return min(meeting, key=lambda trial: self._order(trial.metrics), default=None)
-
-    def nearest(self, trials: Sequence[Trial]) -> Trial:
-        """Return the trial that exceeds the limits the least."""
-        return min(comparable(trials), key=lambda trial: self.excess(trial.metrics))
+        return _given(self.max_accuracy_loss, self.max_size_ratio, self.max_latency_ms)
 
     def shorten(self, screened: Sequence[Trial], count: int, float_bytes: float) -> list[Trial]:
         """Return so many screened trials around the limits, where the answer has to be.
@@ -72,8 +91,41 @@ class Constraint:
         start = max(0, min(start, len(front) - count))
         return front[start : start + count]
 
-    def _order(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
-        size = metrics["size_ratio"]
-        harm = (metrics["accuracy_loss"], metrics.get("divergence", 0.0))
-        sized = self.max_size_ratio is not None and self.max_accuracy_loss is None
-        return (*harm, size) if sized else (size, *harm)
+
+@dataclass(kw_only=True, frozen=True, config=ConfigDict(extra="forbid"))
+class Gate(Limits):
+    """What a pipeline asks of a front that is found; the search knows nothing of it."""
+
+    max_accuracy_loss: Annotated[float, Field(ge=0, le=1)] | None = None
+    min_size_reduction: Annotated[float, Field(ge=0, lt=1)] | None = None
+    max_latency_ms: PositiveFloat | None = None
+
+    def limits(self) -> dict[str, float]:
+        """Return the limits that are set, by the metric they bound."""
+        reduction = self.min_size_reduction
+        ratio = None if reduction is None else 1 - reduction
+        return _given(self.max_accuracy_loss, ratio, self.max_latency_ms)
+
+    def __str__(self) -> str:
+        given = {
+            "accuracy_loss <=": self.max_accuracy_loss,
+            "size_reduction >=": self.min_size_reduction,
+            "latency_ms <=": self.max_latency_ms,
+        }
+        return ", ".join(f"{name} {limit:g}" for name, limit in given.items() if limit is not None)
+
+
+def _given(
+    accuracy_loss: float | None, size_ratio: float | None, latency_ms: float | None
+) -> dict[str, float]:
+    limits = {
+        "accuracy_loss": accuracy_loss,
+        "size_ratio": size_ratio,
+        "latency_ms": latency_ms,
+    }
+    return {name: limit for name, limit in limits.items() if limit is not None}
+
+
+def _excess(value: float, limit: float) -> float:
+    share = (value - limit) / (limit or _A_POINT)
+    return share if value - limit > _ROUNDING * max(limit, 1.0) else 0.0

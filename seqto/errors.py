@@ -13,8 +13,9 @@ SeqtoError
 │   ├── DeviceTimeoutError    it does not end
 │   └── DeviceTransportError  the way to the device is broken: says nothing of the candidate
 ├── TrackingError     a run that cannot be found, read or written
+├── PromotionError    a registered version that is not better than the champion
 └── StudyError        a study that cannot give an answer
-    └── ConstraintError   a finished study with no candidate that meets the constraint
+    └── ConstraintError   limits that no candidate of a study, or no registered version, meets
 """
 
 import difflib
@@ -85,14 +86,25 @@ class TrackingError(SeqtoError):
     """A run that cannot be found, read or written."""
 
 
+class PromotionError(SeqtoError):
+    """A registered version that is not better than the champion."""
+
+    exit_code = 4
+
+
 class StudyError(SeqtoError):
     """A study that cannot give an answer."""
 
 
 class ConstraintError(StudyError):
-    """A finished study with no candidate that meets the constraint."""
+    """Limits that no candidate of a finished study, or no registered version, meets."""
 
     exit_code = 3
+
+
+def reason(error: BaseException) -> str:
+    """Return why something failed, for the record."""
+    return f"{type(error).__name__}: {error}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

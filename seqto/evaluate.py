@@ -100,8 +100,8 @@ def needed_session(model: Model, device: Device) -> dict[str, str]:
 
 def undone(candidate: Candidate, model: Model, device: Device) -> list[str]:
     """Return the layers that this candidate leaves in float, and the device runs in integers."""
-    kernels = device.kernels(model)
     left = [name for name, each in candidate.precisions if each not in (INT8, INT16)]
+    kernels = device.kernels(model) if left else {}
     return [name for name in left if name in kernels and kernels[name].is_integer]
 
 

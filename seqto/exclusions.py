@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from seqto.blame import Attempt, Verdict, find_culprits, is_blamable
-from seqto.errors import DeviceError, DeviceTransportError
+from seqto.errors import DeviceError, DeviceTransportError, reason
 from seqto.evaluate import Subject, measure
 from seqto.graph.quantized import operations
 from seqto.protocols import Search, Tracker
@@ -123,7 +123,7 @@ def _failure(run: Any) -> str:
     except DeviceTransportError:
         raise
     except DeviceError as error:
-        return f"{type(error).__name__}: {error}"
+        return reason(error)
     return ""
 
 

@@ -250,6 +250,10 @@ class Tracker(TrialLog, Protocol):
         """Record further figures of the study itself."""
         ...
 
+    def tag_study(self, study: str, tags: Mapping[str, str]) -> None:
+        """Record further tags of the study, in place of those of the same name."""
+        ...
+
     def log_table(self, study: str, name: str, table: Table) -> None:
         """Record what was found on the way, under this name; a later one replaces it."""
         ...

@@ -10,6 +10,7 @@ import numpy as np
 from seqto.errors import DeviceError
 from seqto.evaluate import outputs_of
 from seqto.graph.segments import Cut, clean_cuts, common_nodes, in_order, part
+from seqto.graph.steps import Step
 from seqto.protocols import Device
 from seqto.types import Arrays, Model, Samples
 
@@ -131,7 +132,7 @@ class SharedRuns:
         with contextlib.ExitStack() as stack:
             steps = []
             for here, there in itertools.pairwise(places):
-                steps.append(_Step(model, here, there, self._device))
+                steps.append(Step(part(model, here, there), there, self._device))
                 stack.callback(steps[-1].close)
             begun = start.batches if start else self._samples.batches(self._batch)
             for tensors in begun:
@@ -197,27 +198,3 @@ class _Kept:
         """Keep those of one more batch."""
         self.batches.append(tensors)
         self.size += sum(each.nbytes for each in tensors.values())
-
-
-class _Step:
-    """A session that goes from the tensors at one cut to those at another."""
-
-    def __init__(self, model: Model, start: Cut, end: Cut, device: Device) -> None:
-        self.end = end
-        between = part(model, start, end)
-        self._wanted = [each.name for each in between.proto.graph.input]
-        self._made = [each.name for each in between.proto.graph.output]
-        self._program = device.load(between) if self._made else None
-
-    def run(self, tensors: Arrays) -> Arrays:
-        """Return the tensors of the second cut for one batch."""
-        made: Arrays = {}
-        if self._program is not None:
-            outputs = self._program.run({name: tensors[name] for name in self._wanted})
-            made = dict(zip(self._made, outputs, strict=True))
-        return {name: made[name] if name in made else tensors[name] for name in self.end.tensors}
-
-    def close(self) -> None:
-        """Let the session go."""
-        if self._program is not None:
-            self._program.close()

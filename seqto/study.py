@@ -1,6 +1,7 @@
 """A study: ask, evaluate, tell, record; then the final step, from what the tracker holds."""
 
 import contextlib
+import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,8 +13,8 @@ import pydantic
 from pydantic import ConfigDict, Field
 
 from seqto.attempts import Attempt
-from seqto.constraint import Constraint
-from seqto.errors import ConfigError, StudyError, nearest
+from seqto.constraint import Constraint, Gate
+from seqto.errors import ConfigError, StudyError, nearest, reason
 from seqto.evaluate import Subject, measure, needed_session, undone
 from seqto.exclusions import (
     ConfinedScreen,
@@ -32,10 +33,14 @@ from seqto.subject import Parts, float_latency, rank_layers
 from seqto.tracking.ui import trial_name
 from seqto.types import (
     COMMAND,
+    CONSTRAINT,
     INT8,
+    OVERRIDES,
+    REGISTERED,
     SCHEMES,
     SCREENING,
     Candidate,
+    DataSplit,
     Front,
     LayerScore,
     Measurement,
@@ -66,6 +71,9 @@ class Assignment:
     candidate: Candidate
 
 
+RANGES = "ranges.json"
+"""The study's document of calibrated ranges: its jobs on other machines need not calibrate."""
+
 Launch = Callable[[str, Sequence[Assignment]], Iterable[str]]
 """Has a study's assignments measured somewhere, and gives the ids of their trials."""
 
@@ -86,6 +94,7 @@ class StudySettings:
     batch: Annotated[int, Field(ge=1)] = 1
     max_failed: Annotated[float, Field(ge=0, le=1)] = 0.5
     constraint: Constraint = field(default_factory=Constraint)
+    gate: Gate = field(default_factory=Gate)
     register_models: bool = True
 
     def __post_init__(self) -> None:
@@ -127,10 +136,7 @@ class Study:
     @property
     def name(self) -> str:
         """The name under which its models are registered."""
-        parts = self.parts
-        name = f"seqto-{parts.source.name}-{parts.device.name}-{parts.quantizer.name}"
-        # MLflow's registry refuses both, and only when all candidates are measured.
-        return name.replace("/", "-").replace(":", "-")
+        return self.parts.registered_name
 
     @property
     def key(self) -> str:
@@ -141,16 +147,26 @@ class Study:
         contents = [self.subject.original_sha256, self.subject.fingerprint, *runtime]
         return content_key([*contents, _what_counts(self.parts.settings)])
 
-    def run(self, launch: Launch, watch: Watch, publish: Publish, config: str) -> Outcome:
-        """Open or resume the study, measure what is missing, conclude."""
-        plan, resume = self._plan(config), self.settings.resume
+    def run(
+        self,
+        launch: Launch,
+        watch: Watch,
+        publish: Publish,
+        config: str,
+        overrides: Sequence[str] | None = None,
+    ) -> Outcome:
+        """Open or resume the study, measure what is missing, conclude.
+
+        `overrides` are the words of the command line that make this config, if there is one.
+        """
+        plan, resume = self._plan(config, overrides), self.settings.resume
         with _alone(self.workspace, plan.key), _opened(self.tracker, plan, resume) as study:
             measured = self._explore(study, launch, watch)
             record, front = self._conclude(study, publish)
             self.tracker.close_study(study, TrialState.COMPLETE)
         return Outcome(record, front, measured)
 
-    def _plan(self, config: str) -> StudyPlan:
+    def _plan(self, config: str, overrides: Sequence[str] | None) -> StudyPlan:
         parts = self.parts
         tags = {
             "seqto.model": parts.source.name,
@@ -158,16 +174,46 @@ class Study:
             "seqto.quantization": parts.quantizer.name,
             "seqto.search": parts.search.name,
             "seqto.dataset": parts.dataset.name,
+            "seqto.data": self.subject.fingerprint,
             "seqto.metric": parts.metric.name,
             **{f"seqto.device.{name}": fact for name, fact in parts.device.describe().items()},
             **({COMMAND: self.command} if self.command else {}),
+            **self._report_tags(overrides),
         }
         names = (parts.source.name, parts.device.name, parts.quantizer.name, parts.search.name)
-        name = " ".join(names)
-        return StudyPlan(self.key, name, tags, _flat(parts.settings), config)
+        return StudyPlan(
+            self.key, " ".join(names), tags, _flat(parts.settings), config, self._data()
+        )
+
+    def _data(self) -> tuple[DataSplit, ...]:
+        settings = self.parts.settings.get("dataset", {})
+        source = str(settings.get("path") or settings.get("_target_", ""))
+        splits = {"calibration": self.subject.calibration, "evaluation": self.subject.samples}
+        return tuple(
+            DataSplit(
+                name=self.parts.dataset.name,
+                context=context,
+                digest=content_key([self.subject.fingerprint, context]),
+                source=source,
+                samples=len(samples),
+            )
+            for context, samples in splits.items()
+        )
+
+    def _report_tags(self, overrides: Sequence[str] | None) -> dict[str, str]:
+        """Return what a report needs to know of the study besides what it found."""
+        limits = self.settings.constraint.limits()
+        found = {
+            OVERRIDES: None if overrides is None else json.dumps(list(overrides)),
+            CONSTRAINT: json.dumps(limits) if limits else None,
+            REGISTERED: self.name if self.settings.register_models else None,
+        }
+        return {name: value for name, value in found.items() if value is not None}
 
     def _explore(self, study: str, launch: Launch, watch: Watch) -> int:
         """Measure what the search asks for; search anew when the device rules layers out."""
+        if self.tracker.read_document(study, RANGES) is None:
+            self.tracker.log_document(study, RANGES, self.subject.ranges)
         bases = self._bases(study)
         record = self._analysed(study, bases)
         limits = DeviceExclusions(self.parts, self.subject, self.tracker, study, record.scores)
@@ -307,7 +353,15 @@ class Study:
             self._log_model(trial)
         if self.settings.register_models:
             self.tracker.register(study, self.name, front.recommended)
+        self._log_gate(study, front)
         return record, front
+
+    def _log_gate(self, study: str, front: Front) -> None:
+        """Record whether the front meets the gate, and which gate that was, if there is one."""
+        gate = self.settings.gate
+        if gate.limits():
+            passed = "passed" if gate.best(front.members) else "failed"
+            self.tracker.tag_study(study, {"seqto.gate": passed, "seqto.gate_limits": str(gate)})
 
     def _log_model(self, trial: Trial) -> None:
         subject = self.subject
@@ -344,6 +398,8 @@ class _Measuring:
                 trial = self._tracker.trial(next(launched))
                 self._ended[trial.candidate.key] = trial
             yield self._ended[each.candidate.key]
+        # Not left behind its last trial: to a launcher that would be an interruption.
+        next(launched, None)
 
 
 def run_trial(
@@ -362,7 +418,7 @@ def run_trial(
             measurement = measure(model, subject, parts.device, parts.metric)
         _notice(undone(candidate, model, parts.device), assignment, parts.device.name)
     except Exception as error:
-        tracker.end_trial(trial, TrialState.FAILED, f"{type(error).__name__}: {error}")
+        tracker.end_trial(trial, TrialState.FAILED, reason(error))
     except BaseException:
         tracker.end_trial(trial, TrialState.KILLED, "interrupted")
         raise

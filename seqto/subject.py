@@ -64,9 +64,26 @@ class Parts:
         if FLOAT32 not in self.precisions or len(set(self.precisions)) < 2:
             raise ConfigError("precisions needs float32 and at least one other to choose from.")
 
+    @property
+    def registered_name(self) -> str:
+        """The name under which the models of such a study are registered."""
+        return registered_name(self.source, self.device, self.quantizer)
 
-def prepare_subject(parts: Parts, workspace: Workspace) -> Subject:
-    """Return what all candidates share: the model, its layers, ranges, samples and outputs."""
+
+def registered_name(source: ModelSource, device: Device, quantizer: Quantizer) -> str:
+    """Return the name under which the models of such studies are registered."""
+    name = f"seqto-{source.name}-{device.name}-{quantizer.name}"
+    # MLflow's registry refuses both, and only when all candidates are measured.
+    return name.replace("/", "-").replace(":", "-")
+
+
+def prepare_subject(
+    parts: Parts, workspace: Workspace, ranges: Mapping[str, Any] | None = None
+) -> Subject:
+    """Return what all candidates share: the model, its layers, ranges, samples and outputs.
+
+    Nothing is calibrated where the study's ranges are given.
+    """
     original = parts.source.load()
     sha, size = original.digest, float(original.size)
     floating = prepare(original)
@@ -85,7 +102,9 @@ def prepare_subject(parts: Parts, workspace: Workspace) -> Subject:
         original_sha256=sha,
         layers=run_as_one(model, layers, parts.device.kernels(model)),
         calibration=splits.calibration,
-        ranges=_ranges(parts, workspace, model, splits.calibration, contents),
+        ranges=_as_ranges(ranges)
+        if ranges is not None
+        else _ranges(parts, workspace, model, splits.calibration, contents),
         samples=splits.evaluation,
         fingerprint=splits.fingerprint,
         reference=reference,
@@ -174,6 +193,10 @@ def _ranges(
     stored = _stored_json(
         workspace.ranges(key), lambda: dict(parts.quantizer.calibrate(model, samples))
     )
+    return _as_ranges(stored)
+
+
+def _as_ranges(stored: Mapping[str, Any]) -> Ranges:
     return {name: (low, high) for name, (low, high) in stored.items()}
 
 

@@ -31,6 +31,11 @@ TABLES = (SCHEMES, SCREENING)
 COMMAND = "seqto.command"
 """The tag of a study that has the command line that made it."""
 
+OVERRIDES = "seqto.overrides"
+CONSTRAINT = "seqto.constraint"
+REGISTERED = "seqto.registered_model"
+"""Tags of a study: its command line and its limits as JSON, the name of its registered models."""
+
 FLOAT32 = "float32"
 FLOAT16 = "float16"
 INT4 = "int4"
@@ -291,6 +296,20 @@ class Trial:
 
 
 @dataclass(frozen=True)
+class DataSplit:
+    """Samples that a study uses, and what for: `context` is `calibration` or `evaluation`.
+
+    The same digest is the same content; `source` is their path, or else the class that has them.
+    """
+
+    name: str
+    context: str
+    digest: str
+    source: str
+    samples: int
+
+
+@dataclass(frozen=True)
 class StudyPlan:
     """What a study is about: its key is its content, so the same plan is the same study."""
 
@@ -299,6 +318,7 @@ class StudyPlan:
     tags: Mapping[str, str]
     params: Mapping[str, str]
     config: str
+    data: tuple[DataSplit, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -332,6 +352,25 @@ class Recommendation:
 
     alias: str
     trial: Trial
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of a registered model, as the registry holds it.
+
+    `trial` is the candidate that it is, with the figures of its study; `data` names what it was
+    evaluated on. Versions that seqto did not register have figures of neither.
+    """
+
+    name: str
+    number: str
+    trial: Trial
+    aliases: tuple[str, ...] = ()
+    data: str = ""
+    rolled_back: bool = False
+
+    def __str__(self) -> str:
+        return f"version {self.number}"
 
 
 @dataclass(frozen=True)

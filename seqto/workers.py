@@ -20,7 +20,7 @@ from seqto.subject import Parts, prepare_subject
 from seqto.types import Candidate, TrialState
 from seqto.workspace import Workspace
 
-_GROUP = 4
+GROUP = 4
 """Candidates that a process measures in a row, so that it runs what they have in common once."""
 
 _CRASHED = "its process ended; device.isolated=true finds the layers responsible"
@@ -50,7 +50,7 @@ class Workers:
     @property
     def batch(self) -> int:
         """How many candidates to give them at a time."""
-        return _GROUP * self._count
+        return GROUP * self._count
 
     def launch(self, study: str, assignments: Sequence[Assignment]) -> Iterator[str]:
         """Yield the ids of these assignments' trials, in their order, as they end."""
@@ -180,7 +180,7 @@ def _measure(candidates: Sequence[Candidate]) -> list[Attempt]:
 
 def _groups(assignments: Sequence[Assignment], count: int) -> list[Sequence[Assignment]]:
     """Return the assignments in groups, at least one for each process if there are enough."""
-    size = min(_GROUP, max(1, -(-len(assignments) // count)))
+    size = min(GROUP, max(1, -(-len(assignments) // count)))
     return [assignments[at : at + size] for at in range(0, len(assignments), size)]
 
 

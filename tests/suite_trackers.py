@@ -15,6 +15,7 @@ from seqto.types import (
     SCHEMES,
     SCREENING,
     Candidate,
+    DataSplit,
     Front,
     Layer,
     LayerScore,
@@ -44,6 +45,10 @@ PLAN = StudyPlan(
     tags={"seqto.model": "tiny", "seqto.device": "cpu"},
     params={"quantization.per_channel": "True", "model.path": "here/tiny.onnx"},
     config="model:\n  path: here/tiny.onnx\n",
+    data=(
+        DataSplit("tiny", "calibration", "c0ffee", "here/it's data", 10),
+        DataSplit("tiny", "evaluation", "decade", "here/it's data", 30),
+    ),
 )
 
 
@@ -68,6 +73,10 @@ class Inspector(Protocol):
 
     def models(self, trial: str) -> list[bytes]:
         """Return the models stored with the trial."""
+        ...
+
+    def data(self, run: str) -> Mapping[str, tuple[str, str, int]]:
+        """Return the name, digest and number of samples of what a study or trial used, by use."""
         ...
 
     def aliases(self, name: str) -> Mapping[str, str]:
@@ -149,6 +158,21 @@ class TrackerSuite:
         tags = desk.tracker.read_study(desk.study).tags
         own = {"seqto.kind": "study", "seqto.key": PLAN.key}
         assert dict(tags) == {**PLAN.tags, **own}
+
+    def test_further_tags_replace_those_of_the_same_name(self, desk: Desk) -> None:
+        desk.tracker.tag_study(desk.study, {"seqto.gate": "failed", "seqto.odd": "it's <b>"})
+        desk.tracker.tag_study(desk.study, {"seqto.gate": "passed"})
+        tags = desk.tracker.read_study(desk.study).tags
+        assert (tags["seqto.gate"], tags["seqto.odd"]) == ("passed", "it's <b>")
+        assert tags["seqto.model"] == "tiny"
+
+    def test_data_is_recorded_by_its_use_also_when_resumed(
+        self, desk: Desk, inspector: Inspector
+    ) -> None:
+        used = {"calibration": ("tiny", "c0ffee", 10), "evaluation": ("tiny", "decade", 30)}
+        assert inspector.data(desk.study) == used
+        desk.tracker.open_study(PLAN, True)
+        assert inspector.data(desk.study) == used
 
     @pytest.mark.parametrize("state", [TrialState.COMPLETE, TrialState.FAILED, TrialState.KILLED])
     def test_study_ends_as_told_and_runs_again_when_resumed(

@@ -1,6 +1,6 @@
 """Every config composes, is instantiated, and explains each of its keys."""
 
-import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,14 +34,26 @@ def test_every_choice_composes_and_instantiates(group: str, choice: str) -> None
     assert type(made).__module__.startswith("seqto.")
 
 
-@pytest.mark.parametrize("path", sorted(CONF.rglob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(CONF.rglob("*.yaml")), ids=lambda path: str(path.relative_to(CONF))
+)
 def test_every_key_has_a_comment(path: Path) -> None:
     lines = path.read_text().splitlines()
     assert lines[0].startswith("# ")
-    if "hydra" in path.parts:
-        return
-    for line in itertools.takewhile(lambda line: line != "hydra:", lines):
-        key = line.strip().partition(":")[0]
-        plain = line.lstrip().startswith(("#", "-")) or not line.strip()
-        if not plain and not line.rstrip().endswith(":") and key not in ("_target_", "name"):
-            assert "  #" in line or " # " in line, f"{path.name}: {key} says not what it is for"
+    assert not list(uncommented(lines)), f"{path.name}: these keys do not say what they are for"
+
+
+def uncommented(lines: list[str]) -> Iterator[str]:
+    """Yield the lines that give a key a value, with no comment there or right above."""
+    above = ""
+    for line in lines:
+        words = line.strip()
+        plain = not words or words.startswith(("#", "- _self_")) or words.endswith(":")
+        if not plain and " # " not in line and not above.startswith("#"):
+            yield line
+        above = words
+
+
+def test_a_key_without_a_comment_is_seen() -> None:
+    lines = ["# File", "_target_: a.B", "key: 1", "more: 2  # said", "part:", "  inner: 3"]
+    assert list(uncommented(lines)) == ["key: 1", "  inner: 3"]

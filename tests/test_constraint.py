@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from seqto.constraint import Constraint
+from seqto.constraint import Constraint, Gate
 from seqto.types import Candidate, Trial, TrialState
 
 
@@ -109,6 +109,12 @@ def test_excess_is_a_share_of_the_limit() -> None:
     assert Constraint().excess({}) == 0
 
 
+def test_a_limit_of_nothing_is_exceeded_in_points() -> None:
+    close = trial(0, accuracy_loss=0.003, size_ratio=0.3)
+    exact = trial(1, accuracy_loss=0.0, size_ratio=0.9)
+    assert Constraint(max_accuracy_loss=0, max_size_ratio=0.4).nearest([close, exact]) is close
+
+
 def test_limits_that_are_not_set_are_none() -> None:
     assert Constraint().limits() == {}
     assert Constraint(max_accuracy_loss=0).limits() == {"accuracy_loss": 0}
@@ -196,3 +202,38 @@ def test_what_is_not_on_the_front_is_not_evaluated() -> None:
 def test_wrong_limits_are_named(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(wrong))):
         Constraint(**wrong)
+
+
+def test_gate_asks_for_a_share_of_the_size_saved() -> None:
+    assert Gate(min_size_reduction=0.6).best(TRIALS) is MIDDLE
+    assert Gate(min_size_reduction=0.75, max_accuracy_loss=0.01).best(TRIALS) is None
+    assert Gate(min_size_reduction=0).best([FLOAT]) is FLOAT
+
+
+@pytest.mark.parametrize("reduction", [0.1, 0.3, 0.7, 0.9])
+def test_exactly_the_limit_passes_the_gate_however_it_is_rounded(reduction: float) -> None:
+    exact = trial(0, size_ratio=round(1 - reduction, 3), accuracy_loss=0.1 + 0.2)
+    assert Gate(min_size_reduction=reduction, max_accuracy_loss=0.3).best([exact]) is exact
+    more = trial(0, size_ratio=round(1 - reduction, 3) + 1e-6)
+    assert Gate(min_size_reduction=reduction).best([more]) is None
+
+
+def test_gate_is_told_in_its_own_words() -> None:
+    gate = Gate(max_accuracy_loss=0.01, min_size_reduction=0.7, max_latency_ms=8)
+    assert str(gate) == "accuracy_loss <= 0.01, size_reduction >= 0.7, latency_ms <= 8"
+    assert str(Gate()) == "" and Gate().limits() == {}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_accuracy_loss": -0.1},
+        {"min_size_reduction": 1.0},
+        {"min_size_reduction": -0.1},
+        {"max_latency_ms": 0},
+        {"max_size_ratio": 0.3},
+    ],
+)
+def test_wrong_gates_are_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(wrong))):
+        Gate(**wrong)

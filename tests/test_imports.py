@@ -14,12 +14,12 @@ LEVELS = [
     {"models", "datasets", "quantizers", "search", "devices", "metrics", "tracking"},
     {"evaluate", "pareto", "sensitivity"},
     {"subject", "constraint", "blame"},
-    {"screening", "sharing"},
+    {"screening", "sharing", "promotion"},
     {"schemes", "attempts", "exclusions"},
     {"study", "report"},
     {"workers"},
     {"cli"},
-    {"__main__", "_plugins"},
+    {"__main__", "_plugins", "compare", "promote"},
 ]
 ROOMS = {
     "mlflow": {"tracking"},
@@ -41,7 +41,8 @@ FILES = sorted(path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
 
 
 def room(path: Path) -> str:
-    return path.parts[0].removesuffix(".py")
+    # What `python -m` runs stands above all rooms, wherever it lies.
+    return "__main__" if path.name == "__main__.py" else path.parts[0].removesuffix(".py")
 
 
 def imported(path: Path) -> Iterator[str]:

@@ -244,6 +244,8 @@ def test_launcher_with_processes_gives_the_same_front(
     place.run(*STUDY, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "-m")
     assert sorted(place.finished().values()) == list(range(COUNT))
     assert place.front() == undisturbed
+    jobs = [path for path in place.folder.glob("multirun/*/*/*") if path.name.isdigit()]
+    assert len(jobs) == 2, "these candidates take but a moment: several go into one job"
 
 
 def test_commas_multiply_into_studies_and_one_that_fails_stops_no_other(

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -17,7 +17,7 @@ from seqto.errors import ConfigError, DeviceError, StudyError, TrackingError
 from seqto.protocols import Tracker
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.paper import PaperSensitivity
-from seqto.study import Outcome, StudySettings
+from seqto.study import RANGES, Assignment, Outcome, StudySettings
 from seqto.subject import prepare_subject
 from seqto.tracking.memory import MemoryTracker
 from seqto.types import (
@@ -110,6 +110,18 @@ def test_stability_of_the_ranking_is_recorded_and_a_low_one_warned_of(
     assert "ranking is unsure" in caplog.records[before].getMessage()
 
 
+def test_a_launcher_ends_by_itself(lab: Lab, tracker: MemoryTracker) -> None:
+    measured, ended = lab.launch(tracker, []), []
+
+    def launch(study: str, assignments: Sequence[Assignment]) -> Iterator[str]:
+        yield from measured(study, assignments)
+        ended.extend(assignments)
+
+    study = lab.study(tracker, batch=3)
+    study.run(launch, lambda *_: None, lambda *_: [], CONFIG)
+    assert len(ended) == COUNT
+
+
 def test_study_leaves_everything_in_the_tracker(
     lab: Lab, tracker: MemoryTracker, tmp_path: Path
 ) -> None:
@@ -119,7 +131,8 @@ def test_study_leaves_everything_in_the_tracker(
     (held,) = tracker.studies.values()
     assert held.state is TrialState.COMPLETE
     assert held.front == outcome.front
-    assert held.files == {"report.json": b"{}"}
+    assert held.files["report.json"] == b"{}"
+    assert set(held.files) == {"report.json", RANGES}
     assert held.plan.config == CONFIG
     assert {score.layer.name for score in held.scores} == set(lab.subject.layer_names)
     assert set(held.baseline) >= {"size_bytes", "accuracy", "latency_ms"}
@@ -370,6 +383,12 @@ def test_study_goes_on_after_ctrl_c_in_the_analysis(
         cold.with_parts(sensitivity=Interrupted()).run(tracker)
     assert study_state(tracker) is TrialState.KILLED
     assert answer(cold.run(tracker)) == answer(undisturbed)
+
+
+def test_the_study_holds_the_ranges_that_its_jobs_take(lab: Lab, tracker: MemoryTracker) -> None:
+    study = lab.run(tracker).record.id
+    held = tracker.read_document(study, RANGES)
+    assert held == {name: list(pair) for name, pair in lab.subject.ranges.items()} != {}
 
 
 def test_resumed_study_keeps_the_ranking_it_had(

@@ -151,6 +151,16 @@ def test_a_warm_workspace_computes_nothing_again(path: Path, workspace: Workspac
     np.testing.assert_array_equal(again.reference, first.reference)
 
 
+def test_given_ranges_are_not_calibrated_again(path: Path, workspace: Workspace) -> None:
+    first = prepare_subject(parts(path), workspace)
+    given = json.loads(json.dumps(first.ranges))
+    CALLS.clear()
+    # As a job of the study on another machine, whose cache is empty.
+    again = prepare_subject(parts(path), Workspace(workspace.root / "elsewhere"), given)
+    assert CALLS == ["load"]
+    assert again.ranges == first.ranges
+
+
 @pytest.mark.parametrize(
     ("changed", "computed"),
     [

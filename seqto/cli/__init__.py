@@ -8,6 +8,8 @@ from typing import NoReturn
 
 from seqto.cli.complaints import end_with
 
+_HYDRA_INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+
 
 def main() -> None:
     """Run what the command line asks for; bad input gets one line and exit code 1."""
@@ -15,15 +17,37 @@ def main() -> None:
     os.environ["HYDRA_FULL_ERROR"] = "1"
     # A polite kill ends a study as Ctrl-C does: nothing is left that looks as if it still ran.
     signal.signal(signal.SIGTERM, _terminate)
-    from seqto.cli.entry import entry
 
     try:
-        entry()
+        if not _told(sys.argv[1:]):
+            from seqto.cli.entry import entry
+
+            # Hydra takes no further words behind a flag.
+            sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word in ("-m", "--multirun"))
+            entry()
     except KeyboardInterrupt:
         print("\nInterrupted. The same command goes on where it stopped.", file=sys.stderr)
         sys.exit(130)
     except Exception as error:
         end_with(error)
+
+
+def _told(words: list[str]) -> bool:
+    """Print what --help or --info asks for, and return whether one does.
+
+    Hydra has an --info of its own, which is told apart by what follows.
+    """
+    if {"-h", "--help"} & set(words):
+        from seqto.cli.manual import page
+
+        print(page(words))
+        return True
+    if "--info" not in words or set(_HYDRA_INFO) & set(words):
+        return False
+    from seqto.cli.information import print_information
+
+    print_information()
+    return True
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:

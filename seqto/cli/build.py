@@ -7,10 +7,10 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
-from seqto.constraint import Constraint
+from seqto.constraint import Constraint, Gate
 from seqto.evaluate import Subject
 from seqto.protocols import Tracker
-from seqto.study import StudySettings
+from seqto.study import RANGES, StudySettings
 from seqto.subject import Parts, prepare_subject
 from seqto.workspace import Workspace
 
@@ -42,10 +42,11 @@ def build_context(config: DictConfig) -> Context:
 def build_settings(config: DictConfig, batch: int) -> StudySettings:
     """Return the study's settings; `batch` is used where the config leaves it open."""
     study = _plain(config, "study")
-    del study["run"]
+    del study["run"], study["assignments"]
     return StudySettings(
         objectives=list(config.objectives),
         constraint=Constraint(**_plain(config, "constraint")),
+        gate=Gate(**_plain(config, "gate")),
         **{**study, "batch": study["batch"] or batch},
     )
 
@@ -55,9 +56,9 @@ def plain_config(config: DictConfig) -> dict[str, Any]:
     return {name: _plain(config, name) for name in (*GROUPS, "precisions", "constraint")}
 
 
-def _build(config: DictConfig) -> Context:
-    tracker = instantiate(config.tracking, _convert_="all")
-    parts = Parts(
+def build_parts(config: DictConfig) -> Parts:
+    """Return what the studies of this config are made of."""
+    return Parts(
         **{
             _FIELDS.get(group, group): instantiate(config[group], _convert_="all")
             for group in GROUPS
@@ -65,8 +66,15 @@ def _build(config: DictConfig) -> Context:
         settings=plain_config(config),
         precisions=tuple(config.precisions),
     )
+
+
+def _build(config: DictConfig) -> Context:
+    tracker = instantiate(config.tracking, _convert_="all")
+    parts = build_parts(config)
     workspace = Workspace.default()
-    return Context(parts, prepare_subject(parts, workspace), tracker, workspace)
+    # A job on another machine has not calibrated, but its study has.
+    ranges = tracker.read_document(config.study.run, RANGES) if config.study.run else None
+    return Context(parts, prepare_subject(parts, workspace, ranges), tracker, workspace)
 
 
 _FIELDS = {"model": "source", "quantization": "quantizer"}

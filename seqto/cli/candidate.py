@@ -19,6 +19,7 @@ from seqto.protocols import Quantizer, SeveralSchemes
 from seqto.study import Assignment, run_trial
 from seqto.subject import rank_layers
 from seqto.types import INT8, Candidate, Layer, TrialState
+from seqto.workers import Workers
 
 CHOICES = ("excluded", "precisions", "top", "from_run")
 """The config keys that choose a candidate."""
@@ -26,11 +27,15 @@ CHOICES = ("excluded", "precisions", "top", "from_run")
 _log = logging.getLogger(__name__)
 
 
-def run_study_job(config: DictConfig) -> str:
-    """Measure the candidate that a study assigned to this job; return its trial's id."""
+def run_study_job(config: DictConfig) -> list[str]:
+    """Measure the candidates that a study assigned to this job; return their trials' ids."""
     context = build_context(config)
-    assignment = Assignment(config.candidate.index, chosen_candidate(config, context))
-    return run_trial(context.parts, context.subject, context.tracker, config.study.run, assignment)
+    assignments = [
+        Assignment(each.index, replace(_mixed(each.precisions, context), scheme=each.scheme))
+        for each in config.study.assignments
+    ]
+    workers = Workers(context.parts, context.subject, context.tracker, 1)
+    return list(workers.launch(config.study.run, assignments))
 
 
 def run_single(config: DictConfig) -> None:

@@ -16,12 +16,17 @@ from seqto.errors import SeqtoError, nearest
 
 
 def end_with(error: Exception) -> NoReturn:
-    """End the program with this error's line and exit code 1, or its traceback if wanted."""
+    """End the program with this error's line and exit code, or its traceback if wanted."""
     if os.environ.get("SEQTO_DEBUG"):
         raise error
     print(f"seqto: error: {complain(error)}", file=sys.stderr)
+    sys.exit(exit_code(error))
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code that this error stands for."""
     codes = [each.exit_code for each in _causes(error) if isinstance(each, SeqtoError)]
-    sys.exit(codes[0] if codes else 1)
+    return codes[0] if codes else 1
 
 
 def complain(error: BaseException) -> str:

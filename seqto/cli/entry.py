@@ -13,13 +13,13 @@ from seqto.cli.paths import CONF, PLUGINS
 
 @dataclass(frozen=True)
 class JobFailure:
-    """Why a study's job could not even record a failed trial, in words: errors may not pickle."""
+    """Why a study's job could not even record failed trials, in words: errors may not pickle."""
 
     reason: str
 
 
-def job(config: DictConfig) -> str | JobFailure | None:
-    """Run one candidate: of a study if its run is given, else on its own."""
+def job(config: DictConfig) -> list[str] | JobFailure | None:
+    """Run candidates of a study if its run is given, else one on its own."""
     from seqto.cli.candidate import run_single, run_study_job
 
     # Whatever is raised in here, Hydra adds lines of its own to.

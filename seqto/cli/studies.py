@@ -1,12 +1,14 @@
 """A study from config, and what a person sees of it."""
 
+import math
 import platform
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import rich
 from omegaconf import DictConfig, OmegaConf
@@ -18,20 +20,34 @@ from seqto.cli.candidate import CHOICES
 from seqto.cli.fetch import fetch_model
 from seqto.cli.pointers import print_lines, where_to_look
 from seqto.errors import ConfigError, ConstraintError
+from seqto.exclusions import DOCUMENT
 from seqto.report.note import study_note
 from seqto.report.terminal import StudyProgress, in_words, print_front, print_schemes
-from seqto.study import Launch, Outcome, Study
+from seqto.study import Assignment, Launch, Outcome, Study
 from seqto.types import Front, StudyRecord
 from seqto.workers import Workers, usable_cores
 
+JobLaunch = Callable[[str, Sequence[Sequence[Assignment]]], Sequence[str]]
+"""Measures assignments of a study, a job a group, and returns the ids of their trials."""
 
-def run_study(config: DictConfig, launch: Launch | None, folder: Path) -> None:
-    """Run the study that this config describes, and print its answer.
+_JOB_SECONDS = 1.3
+"""What a job should last, so that Hydra's 130 ms for it are a tenth."""
+
+_JOB_SIZE = 8
+"""Candidates that a job gets at the most: a launcher has several processes to keep busy."""
+
+
+def run_study(
+    config: DictConfig, launch: JobLaunch | None, folder: Path, overrides: Sequence[str]
+) -> None:
+    """Run the study that this config, made by these overrides, describes; print its answer.
 
     Without a launcher its candidates are measured by processes of this machine.
     """
     console = rich.get_console()
     _refuse_candidate(config)
+    # Wrong values are told before anything is fetched.
+    build_settings(config, 1)
     # Not within the status line: a download has a progress bar of its own.
     fetch_model(config)
     with console.status("Preparing model, samples and ranges ..."):
@@ -49,27 +65,50 @@ def run_study(config: DictConfig, launch: Launch | None, folder: Path) -> None:
             progress.say("drawing, storing models")
             note = study_note(record, front, tracker.pages(record.id, front))
             tracker.log_note(record.id, note)
-            return write_files(folder, record, front, _environment(study))
+            exclusions = tracker.read_document(record.id, DOCUMENT)
+            return write_files(folder, record, front, _environment(study), exclusions)
 
-        outcome = study.run(launch or workers.launch, progress.advance, publish, _yaml(config))
+        measure = _in_jobs(launch, study) if launch else workers.launch
+        outcome = study.run(measure, progress.advance, publish, _yaml(config), overrides)
     _conclude(console, study, outcome, folder)
     _answer(console, study, outcome)
 
 
-def write_files(
-    folder: Path, record: StudyRecord, front: Front, environment: Mapping[str, str]
-) -> list[Path]:
-    """Write the pictures and report.json of a study, and return their paths."""
-    # matplotlib takes half a second to import, and only the final step needs it.
-    from seqto.report import document, info, plots
+def _in_jobs(launch: JobLaunch, study: Study) -> Launch:
+    """Return a launch that gives a job several candidates where each takes but a moment."""
 
-    names = ("sensitivity.png", "objectives.png", "front.png", "report.json")
-    sensitivity, objectives, picture, report = (folder / name for name in names)
+    def measure(run: str, assignments: Sequence[Assignment]) -> Sequence[str]:
+        size = 1
+        # Where candidates are compiled, or run in processes of their own, none is that fast.
+        if getattr(study.parts.device, "shares_prefixes", False):
+            latency = study.tracker.read_study(run).baseline["latency_ms"] / 1000
+            seconds = latency * len(study.subject.samples)
+            size = min(math.ceil(_JOB_SECONDS / seconds), _JOB_SIZE)
+        return launch(run, [assignments[at : at + size] for at in range(0, len(assignments), size)])
+
+    return measure
+
+
+def write_files(
+    folder: Path,
+    record: StudyRecord,
+    front: Front,
+    environment: Mapping[str, str],
+    exclusions: Mapping[str, Any] | None,
+) -> list[Path]:
+    """Write the pictures, report.json and report.html of a study, and return their paths."""
+    # matplotlib takes half a second to import, and only the final step needs it.
+    from seqto.report import document, info, plots, study_page
+
+    names = ("sensitivity.png", "objectives.png", "front.png", "report.json", "report.html")
+    sensitivity, objectives, picture, report, page = (folder / name for name in names)
     plots.draw_sensitivity(info.sensitivity_info(record), sensitivity)
     plots.draw_objectives(info.objectives_info(record, front), objectives)
     plots.draw_front(info.front_info(record, front), picture)
     document.write_report(report, record, front, environment)
-    return [sensitivity, objectives, picture, report]
+    pictures = {each.name: each for each in (sensitivity, objectives)}
+    study_page.write_study_page(page, record, front, environment, pictures, exclusions)
+    return [sensitivity, objectives, picture, report, page]
 
 
 def command_line() -> str:
@@ -101,7 +140,7 @@ def _conclude(console: Console, study: Study, outcome: Outcome, folder: Path) ->
         console.print(f"{known} of {total} candidates were measured before and not run again.")
     print_schemes(console, outcome.record)
     print_front(console, outcome.record, outcome.front)
-    lines = {"picture": str(folder / "front.png")}
+    lines = {"report": str(folder / "report.html"), "picture": str(folder / "front.png")}
     if study.settings.register_models:
         aliases = ", ".join(f"@{each.alias}" for each in outcome.front.recommended)
         lines["models"] = f"models:/{study.name} {aliases}"
@@ -109,19 +148,28 @@ def _conclude(console: Console, study: Study, outcome: Outcome, folder: Path) ->
 
 
 def _answer(console: Console, study: Study, outcome: Outcome) -> None:
-    """Say which candidate meets the constraint, or that none does and what comes nearest."""
-    constraint, trials = study.settings.constraint, outcome.record.trials
-    limits = ", ".join(f"{name} <= {limit:g}" for name, limit in constraint.limits().items())
-    if not limits:
-        return
-    best = constraint.best(trials)
-    trial = best or constraint.nearest(trials)
-    offer = in_words(trial.metrics, outcome.record.baseline, study.parts.metric.name)
-    if best is None:
-        raise ConstraintError(
-            f"no candidate has {limits}; the nearest is #{trial.index} (run {trial.id}): {offer}."
-        )
-    print_lines(console, {"answer": f"#{trial.index} has {limits}: {offer}", "run": trial.id})
+    """Say which candidate meets the constraint and the gate; raise where none does."""
+    settings = study.settings
+    questions = [
+        ("answer", "candidate", settings.constraint, outcome.record.trials),
+        ("gate", "member of the front", settings.gate, outcome.front.members),
+    ]
+    unmet = []
+    for label, kind, limits, trials in questions:
+        if not limits.limits():
+            continue
+        best = limits.best(trials)
+        trial = best or limits.nearest(trials)
+        offer = in_words(trial.metrics, outcome.record.baseline, study.parts.metric.name)
+        if best is None:
+            unmet.append(
+                f"no {kind} has {limits}; the nearest is #{trial.index} (run {trial.id}): {offer}."
+            )
+        else:
+            answer = f"#{trial.index} has {limits}: {offer}"
+            print_lines(console, {label: answer, "run": trial.id})
+    if unmet:
+        raise ConstraintError(" ".join(unmet))
 
 
 def _refuse_candidate(config: DictConfig) -> None:
@@ -134,7 +182,7 @@ def _refuse_candidate(config: DictConfig) -> None:
 
 
 def _yaml(config: DictConfig) -> str:
-    names = (*GROUPS, "precisions", "constraint", "objectives", "study", "tracking")
+    names = (*GROUPS, "precisions", "constraint", "gate", "objectives", "study", "tracking")
     wanted = {name: config[name] for name in names}
     return OmegaConf.to_yaml(OmegaConf.create(wanted), resolve=False)
 

@@ -66,6 +66,19 @@ def tvm_version() -> str:
         return str(tvm.__version__)
 
 
+def targets() -> dict[str, bool]:
+    """Return what this TVM makes code for, and whether it runs here; nothing without TVM."""
+    if find_spec("tvm") is None:
+        return {}
+    import tvm
+
+    return {
+        kind: bool(tvm.runtime.enabled(kind))
+        for kind in ("llvm", "opencl", "cuda", "rocm", "metal", "vulkan")
+        if tvm.get_global_func(f"target.build.{kind}", allow_missing=True) is not None
+    }
+
+
 def host_cpu() -> str:
     """Return LLVM's name for this machine's CPU."""
     from tvm.target import codegen

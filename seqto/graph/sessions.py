@@ -44,8 +44,6 @@ def session_of(
     if options.optimized_model_filepath:
         beside = f"{Path(options.optimized_model_filepath).name}.data"
         options.add_session_config_entry(_WRITTEN_BESIDE, beside)
-        # Such a session is there to be written, and copies for the kernels would be in vain.
-        options.add_session_config_entry(_NO_PREPACKING, "1")
     content = buffer(weights)
     # The same memory serves as the file that the graph refers to; ORT copies what it keeps.
     options.add_external_initializers_from_files_in_memory([_LOCATION], [content], [content.nbytes])
@@ -60,4 +58,7 @@ def _opened(
 ) -> "onnxruntime.InferenceSession":
     import onnxruntime
 
+    if options.optimized_model_filepath:
+        # Such a session is there to be written, and copies for the kernels would be in vain.
+        options.add_session_config_entry(_NO_PREPACKING, "1")
     return onnxruntime.InferenceSession(graph, options, providers=list(providers), **settings)

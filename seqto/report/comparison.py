@@ -1,97 +1,198 @@
-"""Studies that differ in their device only, side by side: fronts are not the same everywhere.
+"""Studies side by side: other devices, quantizations or models give other fronts.
 
-Read from the studies' report.json, so that studies of several days or machines can be compared:
-`python -m seqto.report.comparison FOLDER REPORT...`.
+Made from the studies' report.json, so that studies of several days or machines can be compared.
 """
 
-import html
-import json
-import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from seqto.workspace import written_whole
+from seqto.pareto import hypervolume
+from seqto.report.commands import overrides
+from seqto.report.figures import is_known, size_ratio
 
-PAGE, PICTURE = "comparison.html", "comparison.png"
+Report = Mapping[str, Any]
+"""The content of a report.json."""
 
-_SAME = ("seqto.model", "seqto.quantization", "seqto.search", "seqto.dataset", "seqto.metric")
-"""What studies have in common to be compared."""
+LIMITS = (0.02, 0.01)
+"""Losses up to which the smallest candidate is looked for."""
+
+_ASPECTS = ("model", "device", "quantization", "search", "dataset", "metric")
+
+
+@dataclass(frozen=True)
+class Smallest:
+    """The smallest candidate up to a loss."""
+
+    index: int
+    size_bytes: float | None
+    size_ratio: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A study among others, called by what tells it from them.
+
+    `hypervolume` is that of loss and size in units of its own float model, up to the point of no
+    size saved and every prediction changed: the same reference for all studies.
+    """
+
+    label: str
+    run: str
+    runtime: str
+    candidates: int
+    failed: int
+    front: int
+    hypervolume: float
+    smallest: Mapping[float, Smallest | None]
+    """By the loss that it has at the most."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A candidate on one device; `failure` says why it has no figures there."""
+    """A candidate in one study; `failure` says why it has no figures there."""
 
     loss: float | None
     latency_ms: float | None
+    size_bytes: float | None
     pareto: bool
     failure: str = ""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A candidate on all devices that measured it, by the device's name."""
+    """A candidate in all studies that tried it, by their labels."""
 
     key: str
     excluded: int
-    size_bytes: float | None
+    layers: int
     cells: Mapping[str, Cell]
 
 
 @dataclass(frozen=True)
 class ComparisonInfo:
-    """The candidates of studies that differ in their device only.
+    """Studies, and the candidates that at least two of them tried, the smallest first.
 
-    `alone` counts, by device, the candidates that no other device measured, which are left out.
+    `title` has what the studies have in common; `alone` counts, by label, the candidates that no
+    other study tried; `caveats` say where figures are not of the same kind.
     """
 
     title: str
-    devices: Mapping[str, str]
-    layers: int
+    studies: tuple[Summary, ...]
     rows: tuple[Row, ...]
     alone: Mapping[str, int]
+    caveats: tuple[str, ...]
 
 
-def comparisons(reports: Sequence[Mapping[str, Any]]) -> list[ComparisonInfo]:
-    """Return a comparison for each group of reports that differ in their device only."""
-    groups: dict[tuple[str, ...], dict[str, Mapping[str, Any]]] = {}
-    for report in reports:
-        tags = report["study"]["tags"]
-        same = tuple(tags.get(name, "") for name in _SAME)
-        groups.setdefault(same, {})[tags["seqto.device"]] = report
+def compare(reports: Sequence[Report]) -> ComparisonInfo:
+    """Return these studies side by side."""
+    by_label = dict(zip(labels(reports), reports, strict=True))
+    found: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for label, report in by_label.items():
+        for candidate in report["candidates"]:
+            if candidate["state"] in ("COMPLETE", "FAILED"):
+                found.setdefault(candidate["key"], {})[label] = candidate
+    shared = [_row(key, each) for key, each in found.items() if len(each) > 1]
+    return ComparisonInfo(
+        title=_title(reports),
+        studies=tuple(_summary(label, report) for label, report in by_label.items()),
+        rows=tuple(sorted(shared, key=_by_size)),
+        alone={label: sum(list(each) == [label] for each in found.values()) for label in by_label},
+        caveats=tuple(_caveats(reports)),
+    )
+
+
+def labels(reports: Sequence[Report]) -> list[str]:
+    """Return a name a study: what differs among them, and its run where that is not enough."""
+    found = [
+        " · ".join(_aspect(report, name) for name in _differing(reports)) for report in reports
+    ]
+    for further in (_own_overrides(reports), [report["study"]["id"][:8] for report in reports]):
+        count = Counter(found)
+        found = [
+            " · ".join(filter(None, (label, more))) if count[label] > 1 or not label else label
+            for label, more in zip(found, further, strict=True)
+        ]
+    return found
+
+
+def _aspect(report: Report, name: str) -> str:
+    return str(report["study"]["tags"].get(f"seqto.{name}", ""))
+
+
+def _differing(reports: Sequence[Report]) -> list[str]:
+    return [name for name in _ASPECTS if len({_aspect(each, name) for each in reports}) > 1]
+
+
+def _own_overrides(reports: Sequence[Report]) -> list[str]:
+    """Return the words of each study's command line that not all studies have.
+
+    Without those that only choose what the labels name already.
+    """
+    given = [overrides(report["study"]["tags"]) or [] for report in reports]
+    common = set.intersection(*map(set, given))
     return [
-        _info(" · ".join(filter(None, same)), found)
-        for same, found in groups.items()
-        if len(found) > 1
+        " ".join(
+            word for word in words if word not in common and word.partition("=")[0] not in _ASPECTS
+        )
+        for words in given
     ]
 
 
-def _info(title: str, reports: Mapping[str, Mapping[str, Any]]) -> ComparisonInfo:
-    found: dict[str, dict[str, Mapping[str, Any]]] = {}
-    for device, report in reports.items():
-        for candidate in report["candidates"]:
-            if candidate["state"] in ("COMPLETE", "FAILED"):
-                found.setdefault(candidate["key"], {})[device] = candidate
-    shared = {key: each for key, each in found.items() if len(each) > 1}
-    alone = {device: sum(list(each) == [device] for each in found.values()) for device in reports}
-    rows = sorted((_row(key, each) for key, each in shared.items()), key=_by_size)
-    first = next(iter(reports.values()))
-    runtimes = {
-        device: str(report["environment"].get("device.runtime", ""))
-        for device, report in reports.items()
-    }
-    return ComparisonInfo(title, runtimes, len(first["sensitivity"]), tuple(rows), alone)
+def _title(reports: Sequence[Report]) -> str:
+    differing = _differing(reports)
+    same = [_aspect(reports[0], name) for name in _ASPECTS[:3] if name not in differing]
+    return " · ".join(filter(None, same))
+
+
+def _caveats(reports: Sequence[Report]) -> list[str]:
+    differing = _differing(reports)
+    found = []
+    if "metric" in differing:
+        found.append("The losses are not of one kind: the studies differ in their metric.")
+    if "dataset" in differing:
+        found.append("The losses are not of the same samples: the studies differ in their dataset.")
+    return found
+
+
+def _summary(label: str, report: Report) -> Summary:
+    complete = [each for each in report["candidates"] if each["state"] == "COMPLETE"]
+    placed = [
+        (each, loss, ratio)
+        for each in complete
+        if is_known(loss := each["metrics"].get("accuracy_loss"))
+        and is_known(ratio := size_ratio(each["metrics"], report["baseline"]))
+    ]
+    return Summary(
+        label=label,
+        run=report["study"]["id"],
+        runtime=str(report["environment"].get("device.runtime", "")),
+        candidates=len(report["candidates"]),
+        failed=sum(each["state"] == "FAILED" for each in report["candidates"]),
+        front=sum(bool(each["pareto"]) for each in report["candidates"]),
+        hypervolume=hypervolume([(loss, ratio) for _, loss, ratio in placed]),
+        smallest={limit: _smallest(placed, limit) for limit in LIMITS},
+    )
+
+
+def _smallest(
+    placed: Sequence[tuple[Mapping[str, Any], float, float]], limit: float
+) -> Smallest | None:
+    meeting = [(ratio, loss, each) for each, loss, ratio in placed if loss <= limit]
+    if not meeting:
+        return None
+    ratio, _, found = min(meeting, key=lambda each: each[:2])
+    return Smallest(found["index"], found["metrics"].get("size_bytes"), ratio)
 
 
 def _row(key: str, candidates: Mapping[str, Mapping[str, Any]]) -> Row:
-    sizes = [each["metrics"].get("size_bytes") for each in candidates.values()]
+    first = next(iter(candidates.values()))
     return Row(
         key=key,
-        excluded=next(iter(candidates.values()))["excluded_count"],
-        size_bytes=next((size for size in sizes if size is not None), None),
-        cells={device: _cell(each) for device, each in candidates.items()},
+        excluded=first["excluded_count"],
+        layers=len(first["precisions"]),
+        cells={label: _cell(each) for label, each in candidates.items()},
     )
 
 
@@ -100,115 +201,12 @@ def _cell(candidate: Mapping[str, Any]) -> Cell:
     return Cell(
         metrics.get("accuracy_loss"),
         metrics.get("latency_ms"),
+        metrics.get("size_bytes"),
         bool(candidate["pareto"]),
         candidate["failure"] or "",
     )
 
 
 def _by_size(row: Row) -> tuple[float, str]:
-    return (row.size_bytes or 0.0, row.key)
-
-
-def page(infos: Sequence[ComparisonInfo], picture: str = PICTURE) -> str:
-    """Return the comparisons as a page without scripts."""
-    tables = "\n".join(_table(info) for info in infos)
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>seqto: devices compared</title>
-<style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 70em; margin: 2em auto; color: #222 }}
-table {{ border-collapse: collapse; margin: 1em 0 }}
-th, td {{ padding: .25em .8em; text-align: right; border-bottom: 1px solid #ddd }}
-th:first-child, td:first-child {{ text-align: left }}
-.front {{ font-weight: 600; color: #0072B2 }} .failed {{ color: #D55E00 }}
-img {{ max-width: 100% }}
-</style></head><body>
-<h1>Devices compared</h1>
-<p>The same candidates on each device, the smallest first. In blue: on that device's front.</p>
-<img src="{html.escape(picture)}" alt="Loss and latency of the same candidates by device">
-{tables}
-</body></html>
-"""
-
-
-def _table(info: ComparisonInfo) -> str:
-    heads = "".join(
-        f'<th colspan="2">{html.escape(name)}<br><small>{html.escape(runtime)}</small></th>'
-        for name, runtime in info.devices.items()
-    )
-    columns = "<th>loss</th><th>latency</th>" * len(info.devices)
-    body = "\n".join(_line(row, info) for row in info.rows)
-    left_out = [f"{count} on {name} only" for name, count in info.alone.items() if count]
-    note = f"<p>Not in the table: {html.escape(', '.join(left_out))}.</p>" if left_out else ""
-    return f"""<h2>{html.escape(info.title)}</h2>
-<table><tr><th rowspan="2">candidate</th><th rowspan="2">in float32</th><th rowspan="2">size</th>
-{heads}</tr><tr>{columns}</tr>
-{body}</table>{note}"""
-
-
-def _line(row: Row, info: ComparisonInfo) -> str:
-    size = "" if row.size_bytes is None else f"{row.size_bytes / 1e3:.1f} KB"
-    cells = "".join(_cells(row.cells.get(device)) for device in info.devices)
-    name = html.escape(row.key[:8])
-    return f"<tr><td>{name}</td><td>{row.excluded} of {info.layers}</td><td>{size}</td>{cells}</tr>"
-
-
-def _cells(cell: Cell | None) -> str:
-    if cell is None:
-        return "<td></td><td></td>"
-    if cell.failure:
-        return f'<td class="failed" colspan="2" title="{html.escape(cell.failure)}">failed</td>'
-    kind = ' class="front"' if cell.pareto else ""
-    loss = "" if cell.loss is None else f"{cell.loss:.2%}"
-    latency = "" if cell.latency_ms is None else f"{cell.latency_ms:.2f} ms"
-    return f"<td{kind}>{loss}</td><td{kind}>{latency}</td>"
-
-
-def draw(infos: Sequence[ComparisonInfo], path: Path) -> None:
-    """Draw loss and latency against size, a line for each device, a row for each comparison."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    from seqto.report.plots import COLOURS, DPI, MARKERS, STYLE
-
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(9, 3.2 * len(infos)), dpi=DPI, layout="constrained")
-        FigureCanvasAgg(figure)
-        axes = figure.subplots(len(infos), 2, squeeze=False)
-        for row, info in zip(axes, infos, strict=True):
-            for axis, label in zip(row, ("accuracy loss (%)", "latency (ms)"), strict=True):
-                for at, device in enumerate(info.devices):
-                    line = _points(info, device, percent=label.startswith("accuracy"))
-                    style = {"color": COLOURS[at % 6], "marker": MARKERS[at % 6]}
-                    axis.plot(*line, label=device, **style)
-                axis.set(xlabel="size (KB)", ylabel=label, title=info.title)
-                axis.set_ylim(bottom=0)
-                axis.legend()
-        with written_whole(path) as temporary:
-            figure.savefig(temporary, format="png")
-
-
-def _points(info: ComparisonInfo, device: str, *, percent: bool) -> tuple[list[float], list[float]]:
-    xs, ys = [], []
-    for row in info.rows:
-        cell = row.cells.get(device)
-        value = None if cell is None else (cell.loss if percent else cell.latency_ms)
-        if value is not None and row.size_bytes is not None:
-            xs.append(row.size_bytes / 1e3)
-            ys.append(value * 100 if percent else value)
-    return xs, ys
-
-
-def write_comparison(folder: Path, reports: Sequence[Path]) -> Path | None:
-    """Write the page and its picture into the folder; None where there is nothing to compare."""
-    infos = comparisons([json.loads(path.read_text(encoding="utf-8")) for path in reports])
-    if not infos:
-        return None
-    draw(infos, folder / PICTURE)
-    with written_whole(folder / PAGE) as temporary:
-        temporary.write_text(page(infos), encoding="utf-8")
-    return folder / PAGE
-
-
-if __name__ == "__main__":
-    print(write_comparison(Path(sys.argv[1]), [Path(each) for each in sys.argv[2:]]))
+    sizes = [cell.size_bytes for cell in row.cells.values() if cell.size_bytes is not None]
+    return (min(sizes, default=0.0), row.key)

@@ -198,6 +198,16 @@ def axis(objective: str, baseline: Mapping[str, float]) -> Axis:
     return Axis(objective, label, baseline=shown)
 
 
+def shown_range(key: Sequence[float], others: Sequence[float], head: float) -> tuple[float, float]:
+    """Return an axis that fits the key values, and others not far beyond, with some head room."""
+    low, high = min(key), max(key)
+    reach = high - low or math.inf
+    near = [value for value in others if low - reach <= value <= high + reach]
+    low, high = min([low, *near]), max([high, *near])
+    span = high - low or 0.1 * abs(high) or 1.0
+    return low - 0.08 * span, low + (1 + head) * span
+
+
 def _shares(scores: Sequence[float]) -> tuple[float, ...]:
     """Scale scores to 0..1; from 0 where none is negative, so that their ratios stay visible."""
     finite = [score for score in scores if math.isfinite(score)]

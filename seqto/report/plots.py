@@ -20,7 +20,14 @@ from matplotlib.text import Annotation, Text
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
-from seqto.report.info import FrontInfo, Mark, ObjectivesInfo, Point, SensitivityInfo
+from seqto.report.info import (
+    FrontInfo,
+    Mark,
+    ObjectivesInfo,
+    Point,
+    SensitivityInfo,
+    shown_range,
+)
 from seqto.workspace import written_whole
 
 DPI = 150
@@ -312,19 +319,9 @@ def _limits(info: FrontInfo) -> tuple[tuple[float, float], tuple[float, float]]:
     """
     key = [*info.members, *([info.baseline] if info.baseline else [])]
     return (
-        _range([point.x for point in key], [point.x for point in info.trials], head=0.08),
-        _range([point.y for point in key], [point.y for point in info.trials], head=0.15),
+        shown_range([point.x for point in key], [point.x for point in info.trials], head=0.08),
+        shown_range([point.y for point in key], [point.y for point in info.trials], head=0.15),
     )
-
-
-def _range(key: Sequence[float], others: Sequence[float], head: float) -> tuple[float, float]:
-    """Return the range of an axis, with a share of it as head room."""
-    low, high = min(key), max(key)
-    reach = high - low or math.inf
-    near = [value for value in others if low - reach <= value <= high + reach]
-    low, high = min([low, *near]), max([high, *near])
-    span = high - low or 0.1 * abs(high) or 1.0
-    return low - 0.08 * span, low + (1 + head) * span
 
 
 def _draw_trials(

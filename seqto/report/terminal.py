@@ -1,7 +1,6 @@
 """What a person sees in the terminal while a study runs and when it ends."""
 
 import itertools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -21,6 +20,16 @@ from rich.table import Table
 from rich.text import Text
 
 from seqto.pareto import comparable
+from seqto.report.figures import (
+    Metrics,
+    in_bytes,
+    in_digits,
+    in_ms,
+    in_percent,
+    in_short_percent,
+    is_known,
+    size_ratio,
+)
 from seqto.report.info import study_title
 from seqto.types import (
     FLOAT16,
@@ -43,8 +52,6 @@ KNOWN = {"accuracy_loss", "size_bytes", "size_ratio", "accuracy", "latency_ms"}
 
 SHORT = {INT4: "i4", INT8: "i8", INT16: "i16", FLOAT16: "f16", FLOAT32: "f32"}
 
-Metrics = Mapping[str, float]
-
 
 def print_front(console: Console, record: StudyRecord, front: Front) -> None:
     """Print the front as a table, and under it what each recommended candidate offers."""
@@ -56,7 +63,7 @@ def print_front(console: Console, record: StudyRecord, front: Front) -> None:
     if front.recommended:
         console.print()
         console.print(_recommended(record, front))
-    if alike := _alike(front):
+    if alike := losses_alike(front):
         console.print(
             f"too few samples to tell the losses of {alike} apart: their 95 % intervals overlap",
             style="dim",
@@ -78,10 +85,10 @@ def print_schemes(console: Console, record: StudyRecord) -> None:
         figures = {name: float(value) for name, value in row.items() if _is_number(value)}
         table.add_row(
             escape(str(row["scheme"])),
-            _percent(figures["size_ratio"], 1),
+            in_percent(figures["size_ratio"], 1),
             f"{figures['divergence']:.4f}",
             f"{figures['exact_divergence']:.4f}",
-            _milliseconds(figures["latency_ms"]),
+            in_ms(figures["latency_ms"]),
             Text("base", ALIAS_STYLE) if row["base"] else "",
         )
     console.print(table)
@@ -188,7 +195,7 @@ def _recommended(record: StudyRecord, front: Front) -> Table:
     return lines
 
 
-def _alike(front: Front) -> str:
+def losses_alike(front: Front) -> str:
     """Return which recommended trials may not differ in loss, as far as can be told."""
     trials = {each.trial.index: each.trial for each in front.recommended}.values()
     known = [each for each in trials if "accuracy_loss_high" in each.metrics]
@@ -230,14 +237,14 @@ def _row(trial: Trial, columns: Sequence[_Column]) -> list[str]:
 
 def _columns(front: Front, baseline: Metrics) -> list[_Column]:
     def other(name: str) -> _Column:
-        return _Column(escape(name.replace("_", " ")), lambda metrics: _plain(metrics.get(name)))
+        return _Column(escape(name.replace("_", " ")), lambda metrics: in_digits(metrics.get(name)))
 
     return [
-        _Column("size", lambda metrics: _bytes(metrics.get("size_bytes"))),
-        _Column("of float", lambda metrics: _percent(_size_ratio(metrics, baseline), 1)),
-        _Column("loss", lambda metrics: _percent(metrics.get("accuracy_loss"), 2)),
-        _Column("accuracy", lambda metrics: _percent(metrics.get("accuracy"), 1)),
-        _Column("latency", lambda metrics: _milliseconds(metrics.get("latency_ms"))),
+        _Column("size", lambda metrics: in_bytes(metrics.get("size_bytes"))),
+        _Column("of float", lambda metrics: in_percent(size_ratio(metrics, baseline), 1)),
+        _Column("loss", lambda metrics: in_percent(metrics.get("accuracy_loss"), 2)),
+        _Column("accuracy", lambda metrics: in_percent(metrics.get("accuracy"), 1)),
+        _Column("latency", lambda metrics: in_ms(metrics.get("latency_ms"))),
         *(other(name) for name in front.objectives if name not in KNOWN),
     ]
 
@@ -264,30 +271,30 @@ def _gap(at: int, chosen: set[int], count: int) -> int:
 
 
 def _size_in_words(metrics: Metrics, baseline: Metrics) -> str:
-    ratio = _size_ratio(metrics, baseline)
-    if _known(ratio):
+    ratio = size_ratio(metrics, baseline)
+    if is_known(ratio):
         larger = ", larger than the original" if ratio > 1 else ""
-        return f"{_short_percent(ratio)} of the size{larger}"
-    return _bytes(metrics.get("size_bytes"))
+        return f"{in_short_percent(ratio)} of the size{larger}"
+    return in_bytes(metrics.get("size_bytes"))
 
 
 def _loss_in_words(metrics: Metrics, metric: str) -> str:
     loss = metrics.get("accuracy_loss")
-    if not _known(loss):
+    if not is_known(loss):
         return ""
     if metric != "top1":
-        return f"{metric} loss {_short_percent(loss)}"
+        return f"{metric} loss {in_short_percent(loss)}"
     if loss == 0:
         return "agrees with the float model on all samples"
-    return f"differs from the float model on {_short_percent(loss)} of samples"
+    return f"differs from the float model on {in_short_percent(loss)} of samples"
 
 
 def _latency_in_words(metrics: Metrics, baseline: Metrics) -> str:
     latency, own = metrics.get("latency_ms"), baseline.get("latency_ms")
-    if not _known(latency):
+    if not is_known(latency):
         return ""
-    if not _known(own) or own <= 0 or latency <= 0:
-        return _milliseconds(latency)
+    if not is_known(own) or own <= 0 or latency <= 0:
+        return in_ms(latency)
     if abs(latency - own) < 0.05 * own:
         return "about as fast"
     return f"{own / latency:.1f}x faster" if latency < own else f"{latency / own:.1f}x slower"
@@ -298,17 +305,10 @@ def _ended(trial: Trial) -> str:
     if trial.state != TrialState.COMPLETE:
         return f"#{trial.index} [red]{trial.state.value.lower()}[/red]"
     parts = [
-        ("loss", _short_percent(trial.metrics.get("accuracy_loss"))),
-        ("size", _bytes(trial.metrics.get("size_bytes"))),
+        ("loss", in_short_percent(trial.metrics.get("accuracy_loss"))),
+        ("size", in_bytes(trial.metrics.get("size_bytes"))),
     ]
     return f"#{trial.index} " + ", ".join(f"{name} {text}" for name, text in parts if text)
-
-
-def _size_ratio(metrics: Metrics, baseline: Metrics) -> float | None:
-    if "size_ratio" in metrics:
-        return metrics["size_ratio"]
-    size, own = metrics.get("size_bytes"), baseline.get("size_bytes")
-    return size / own if _known(size) and _known(own) and own > 0 else None
 
 
 def _is_number(value: object) -> TypeGuard[float]:
@@ -319,34 +319,3 @@ def _artefact(row: Mapping[str, object]) -> bool:
     """Return whether the device's kernels do more harm than the file does."""
     found, exact = row["divergence"], row["exact_divergence"]
     return _is_number(found) and _is_number(exact) and found > 1.5 * exact + 1e-3
-
-
-def _known(value: float | None) -> TypeGuard[float]:
-    return value is not None and math.isfinite(value)
-
-
-def _percent(fraction: float | None, digits: int) -> str:
-    return f"{100 * fraction:.{digits}f} %" if _known(fraction) else ""
-
-
-def _short_percent(fraction: float | None) -> str:
-    """Write a fraction as percent with two digits that matter: 0.33 %, 1.1 %, 29 %."""
-    if not _known(fraction):
-        return ""
-    percent = 100 * fraction
-    digits = 0 if abs(percent) >= 10 else 1 if abs(percent) >= 1 or percent == 0 else 2
-    return f"{percent:.{digits}f} %"
-
-
-def _bytes(size: float | None) -> str:
-    if not _known(size):
-        return ""
-    return f"{size / 1e6:.2f} MB" if size >= 1e6 else f"{size / 1e3:.1f} KB"
-
-
-def _milliseconds(latency: float | None) -> str:
-    return f"{latency:.2f} ms" if _known(latency) else ""
-
-
-def _plain(value: float | None) -> str:
-    return f"{value:.4g}" if _known(value) else ""

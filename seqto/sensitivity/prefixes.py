@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
-from seqto.graph.load import input_specs
 from seqto.graph.segments import Cut, changed_part, changed_span, find_cuts, part
+from seqto.graph.steps import Step
 from seqto.types import Arrays, Model
 
 MEMORY_LIMIT = 128 * 2**20
@@ -26,6 +26,7 @@ class SharedPrefixes:
 
     def __init__(self, model: Model, inputs: Sequence[Arrays]) -> None:
         self._model = model
+        self._device = OnnxRuntimeDevice()
         cuts = find_cuts(model)
         self._cuts = [
             cut
@@ -34,7 +35,7 @@ class SharedPrefixes:
             if cut in (cuts[0], cuts[-1]) or cut.sample_bytes * len(inputs) <= MEMORY_LIMIT
         ]
         self._kept: dict[Cut, Sequence[Arrays]] = {self._cuts[0]: inputs}
-        self._suffixes: dict[Cut, _Step] = {}
+        self._suffixes: dict[Cut, Step] = {}
         self._batch = len(next(iter(inputs[0].values())))
 
     def reference(self) -> Iterator[np.ndarray]:
@@ -46,10 +47,10 @@ class SharedPrefixes:
         span = changed_span(self._model, changed)
         start = [cut for cut in self._cuts if cut.position <= span.first][-1]
         end = next(cut for cut in self._cuts if cut.position >= span.last)
-        between = _Step(changed_part(self._model, changed, start, end), start, end)
+        between = Step(changed_part(self._model, changed, start, end), end, self._device)
         return self._finish(start, between, self._suffix(end))
 
-    def _finish(self, start: Cut, *steps: "_Step") -> Iterator[np.ndarray]:
+    def _finish(self, start: Cut, *steps: Step) -> Iterator[np.ndarray]:
         """Yield the first output after these steps, for each sample."""
         (output,) = self._cuts[-1].tensors
         for given in self._activations(start):
@@ -79,7 +80,7 @@ class SharedPrefixes:
             if total > MEMORY_LIMIT and cut not in (self._cuts[0], newest):
                 del self._kept[cut]
 
-    def _suffix(self, cut: Cut) -> "_Step":
+    def _suffix(self, cut: Cut) -> Step:
         """Return the float model from this cut on."""
         if cut not in self._suffixes:
             if len(self._suffixes) == _SUFFIXES:
@@ -87,23 +88,5 @@ class SharedPrefixes:
             self._suffixes[cut] = self._step(cut, self._cuts[-1])
         return self._suffixes[cut]
 
-    def _step(self, start: Cut, end: Cut) -> "_Step":
-        return _Step(part(self._model, start, end), start, end)
-
-
-class _Step:
-    """A session that goes from the tensors at one cut to those at another."""
-
-    def __init__(self, model: Model, start: Cut, end: Cut) -> None:
-        self._wanted = [spec.name for spec in input_specs(model)]
-        self._passed = [name for name in end.tensors if name in start.tensors]
-        self._made = [name for name in end.tensors if name not in start.tensors]
-        self._program = OnnxRuntimeDevice().load(model) if self._made else None
-
-    def run(self, tensors: Arrays) -> Arrays:
-        """Return the tensors of the second cut for one sample."""
-        passed = {name: tensors[name] for name in self._passed}
-        if self._program is None:
-            return passed
-        made = self._program.run({name: tensors[name] for name in self._wanted})
-        return passed | dict(zip(self._made, made, strict=True))
+    def _step(self, start: Cut, end: Cut) -> Step:
+        return Step(part(self._model, start, end), end, self._device)

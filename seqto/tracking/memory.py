@@ -36,6 +36,7 @@ class MemoryStudy:
     trials: list[str] = dataclasses.field(default_factory=list)
     figures: dict[str, float] = dataclasses.field(default_factory=dict)
     tables: dict[str, Table] = dataclasses.field(default_factory=dict)
+    tags: dict[str, str] = dataclasses.field(default_factory=dict)
     front: Front | None = None
     note: str = ""
     files: dict[str, bytes] = dataclasses.field(default_factory=dict)
@@ -111,6 +112,10 @@ class MemoryTracker:
         """Keep the figures."""
         self._study(study).figures |= figures
 
+    def tag_study(self, study: str, tags: Mapping[str, str]) -> None:
+        """Keep the tags."""
+        self._study(study).tags |= tags
+
     def log_table(self, study: str, name: str, table: Table) -> None:
         """Keep the table."""
         self._study(study).tables[name] = [dict(row) for row in table]
@@ -136,7 +141,8 @@ class MemoryTracker:
     def read_study(self, study: str) -> StudyRecord:
         """Return all that is recorded of a study."""
         held = self._study(study)
-        tags = {**held.plan.tags, "seqto.kind": "study", "seqto.key": held.plan.key}
+        own = {"seqto.kind": "study", "seqto.key": held.plan.key}
+        tags = {**held.plan.tags, **own, **held.tags}
         return StudyRecord(
             id=study,
             key=held.plan.key,

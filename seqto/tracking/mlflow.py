@@ -23,7 +23,7 @@ from typing import Any
 import filelock
 import mlflow
 import mlflow.onnx
-from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.entities import Dataset, DatasetInput, InputTag, Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
 from mlflow.models import Model as MlflowModel
 from mlflow.models import infer_signature
@@ -42,6 +42,7 @@ from seqto.types import (
     Address,
     Arrays,
     Candidate,
+    DataSplit,
     Front,
     Layer,
     LayerScore,
@@ -64,6 +65,8 @@ _SENSITIVITY = "sensitivity.json"
 _LONGEST_PARAM = 6000
 _LONGEST_TAG = 8000
 _LARGEST_EXAMPLE = 10_000
+# MLflow's own tag of what a run uses a data set for.
+_CONTEXT = "mlflow.data.context"
 
 _NOTE = "mlflow.note.content"
 # Ends with a comment, which nobody sees, that tells whether a person changed what is above it.
@@ -90,10 +93,13 @@ _STATUS = {
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class MlflowTracker:
-    """MLflow at this tracking URI; without one, where MLflow itself looks by default."""
+    """MLflow at this tracking URI; without one, where MLflow itself looks by default.
+
+    Without an experiment it is that of the run that `mlflow run` made, or else `seqto`.
+    """
 
     uri: str | None = None
-    experiment: str = "seqto"
+    experiment: str | None = None
 
     @in_one_go
     def open_study(self, plan: StudyPlan, resume: bool) -> str:
@@ -105,7 +111,7 @@ class MlflowTracker:
             self._describe_study(found.info.run_id, plan, known=found.data.params)
             return str(found.info.run_id)
         tags = {**plan.tags, "seqto.kind": "study", "seqto.key": plan.key}
-        study = self._create_run(plan.name, tags, parent=os.environ.get("MLFLOW_RUN_ID"))
+        study = self._create_run(plan.name, tags, parent=self._project_run)
         self._describe_study(study, plan)
         return study
 
@@ -113,7 +119,7 @@ class MlflowTracker:
     def start_trial(self, study: str | None, index: int, candidate: Candidate, name: str) -> str:
         """Return the id of a RUNNING child run with the candidate's layers."""
         tags = {"seqto.kind": "candidate", "seqto.key": candidate.key, "seqto.pareto": "false"}
-        run = self._create_run(name, tags, parent=study)
+        run = self._create_run(name, tags, parent=study or self._project_run)
         excluded = candidate.excluded
         document = {
             "key": candidate.key,
@@ -183,6 +189,11 @@ class MlflowTracker:
         self._batch(study, metrics=figures)
 
     @in_one_go
+    def tag_study(self, study: str, tags: Mapping[str, str]) -> None:
+        """Record tags of the parent run."""
+        self._batch(study, tags=tags)
+
+    @in_one_go
     def log_table(self, study: str, name: str, table: Table) -> None:
         """Record a JSON artifact of this name."""
         self._client.log_dict(study, {name: [dict(row) for row in table]}, f"{name}.json")
@@ -236,7 +247,10 @@ class MlflowTracker:
         """Tag the members, untag those of an earlier front, log figures and files."""
         ranks = {trial.id: rank for rank, trial in enumerate(front.members, 1)}
         trials = {each.id: each for each in self.trials(study)}
+        evaluated = [each for each in _data_of(self._run(study)) if _is_evaluation(each)]
         for run in self._children(study):
+            if evaluated and not _data_of(run):
+                self._client.log_inputs(run.info.run_id, evaluated)
             tags = _front_tags(front, run.info.run_id, ranks)
             if trial := trials.get(run.info.run_id):
                 tags |= looks(trial, front, run.data.tags)
@@ -253,6 +267,11 @@ class MlflowTracker:
         if front.members:
             experiment = self._run(study).info.experiment_id
             self._client.set_experiment_tag(experiment, *study_view(study, front))
+        self.log_files(study, files)
+
+    @in_one_go
+    def log_files(self, study: str, files: Sequence[Path]) -> None:
+        """Record files of the study, in place of those of the same names."""
         for path in files:
             self._client.log_artifact(study, str(path))
 
@@ -270,6 +289,22 @@ class MlflowTracker:
         self._batch(study, tags={_NOTE: note})
 
     @in_one_go
+    def check_finished(self, study: str) -> None:
+        """Raise where the run is no study, or one that has no answer yet."""
+        run = self._run(study)
+        tags, status = run.data.tags, run.info.status
+        if tags.get("seqto.kind") != "study":
+            parent = tags.get("mlflow.parentRunId")
+            what = "a candidate" if tags.get("seqto.kind") == "candidate" else "no study of seqto"
+            remedy = f"give its study, {parent}" if parent else "give one with seqto.kind=study"
+            raise TrackingError(f"run {study!r} is {what}: {remedy}.")
+        if status != "FINISHED":
+            raise TrackingError(
+                f"study {study!r} has no answer yet: it is {status}. "
+                "The command that started it goes on where it stopped."
+            )
+
+    @in_one_go
     def log_model(
         self, trial: Trial, model: Model, example: Arrays, facts: Mapping[str, str]
     ) -> None:
@@ -281,9 +316,14 @@ class MlflowTracker:
         # Logging a model goes through MLflow's global URI.
         mlflow.set_tracking_uri(self._resolved_uri)
         with quiet():
+            # Made here: MLflow itself would put it into whatever experiment is the active one.
+            logged = self._client.create_logged_model(
+                run.info.experiment_id, "model", source_run_id=trial.id, params=run.data.params
+            )
             info = MlflowModel.log(
                 artifact_path=None,
                 name="model",
+                model_id=logged.model_id,
                 flavor=mlflow.onnx,
                 run_id=trial.id,
                 # A copy, as writing external data empties the model in memory.
@@ -333,6 +373,16 @@ class MlflowTracker:
         """Return links that work on any server of this store."""
         return study_pages(self._run(study).info.experiment_id, study, front)
 
+    @property
+    def client(self) -> MlflowClient:
+        """MLflow's own client of this store, for what else is kept there."""
+        return self._client
+
+    @property
+    def store(self) -> str:
+        """The URI of the store."""
+        return self._resolved_uri
+
     @functools.cached_property
     def _resolved_uri(self) -> str:
         return self.uri or str(mlflow.get_tracking_uri())
@@ -343,19 +393,36 @@ class MlflowTracker:
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         with self._first_contact():
             client = MlflowClient(self._resolved_uri)
-            if client.get_experiment_by_name(self.experiment) is None:
+            if client.get_experiment_by_name(self._experiment_name) is None:
                 with _unless_it_exists():
-                    client.create_experiment(self.experiment, tags=experiment_tags())
+                    client.create_experiment(self._experiment_name, tags=experiment_tags())
         return client
 
     @functools.cached_property
+    def _project_run(self) -> str | None:
+        """The run that `mlflow run` made for this process, if it is in this store."""
+        run = os.environ.get("MLFLOW_RUN_ID")
+        if run:
+            with contextlib.suppress(MlflowException):
+                return str(self._client.get_run(run).info.run_id)
+        return None
+
+    @property
+    def _experiment_name(self) -> str:
+        return self.experiment or "seqto"
+
+    @functools.cached_property
     def _experiment_id(self) -> str:
-        found = self._client.get_experiment_by_name(self.experiment)
+        if not self.experiment and self._project_run:
+            # MLflow shows runs as nested only within an experiment.
+            return str(self._run(self._project_run).info.experiment_id)
+        found = self._client.get_experiment_by_name(self._experiment_name)
         assert found is not None
         if found.lifecycle_stage == "deleted":
             raise TrackingError(
-                f"MLflow's experiment {self.experiment!r} is deleted. Restore it with `mlflow "
-                f"experiments restore -x {found.experiment_id}`, or set tracking.experiment."
+                f"MLflow's experiment {self._experiment_name!r} is deleted. Restore it with "
+                f"`mlflow experiments restore -x {found.experiment_id}`, or choose another with "
+                "tracking.experiment."
             )
         return str(found.experiment_id)
 
@@ -391,8 +458,11 @@ class MlflowTracker:
     ) -> None:
         """Record the plan; MLflow takes no other value for a param that a run has."""
         missing = {name: each for name, each in plan.params.items() if name not in (known or {})}
-        self._batch(study, params=missing)
+        # Another command may resume a study: its models registered, its files elsewhere.
+        self._batch(study, params=missing, tags=plan.tags)
         self._client.log_text(study, plan.config, "config.yaml")
+        if plan.data:
+            self._client.log_inputs(study, [_logged_data(each) for each in plan.data])
 
     def _kill_running(self, study: str) -> None:
         for run in self._children(study):
@@ -512,13 +582,19 @@ class MlflowTracker:
             if each.name == name:
                 return str(each.version)
         uri = self._run(trial.id).data.tags["seqto.model_uri"]
+        data = self._run(study).data.tags.get("seqto.data", "")
         with quiet():
             made = self._client.create_model_version(
                 name,
                 uri,
                 run_id=trial.id,
                 model_id=uri.removeprefix("models:/"),
-                tags={"seqto.key": trial.candidate.key, "seqto.study": study},
+                tags={
+                    "seqto.key": trial.candidate.key,
+                    "seqto.study": study,
+                    "seqto.sha256": trial.model_sha256,
+                    "seqto.data": data,
+                },
                 description=_describe(trial),
             )
         return str(made.version)
@@ -531,6 +607,27 @@ def _front_tags(front: Front, run_id: str, ranks: Mapping[str, int]) -> dict[str
         "seqto.rank": str(ranks.get(run_id, "")),
         "seqto.recommended": ",".join(aliases),
     }
+
+
+def _logged_data(split: DataSplit) -> DatasetInput:
+    path = Path(split.source)
+    here = {"uri": str(path.resolve())} if path.exists() else {"tags": {"name": split.source}}
+    data = Dataset(
+        name=split.name,
+        digest=split.digest,
+        source_type="local" if path.exists() else "code",
+        source=json.dumps(here),
+        profile=json.dumps({"num_rows": split.samples}),
+    )
+    return DatasetInput(data, [InputTag(_CONTEXT, split.context)])
+
+
+def _data_of(run: Run) -> list[DatasetInput]:
+    return list(run.inputs.dataset_inputs) if run.inputs else []
+
+
+def _is_evaluation(data: DatasetInput) -> bool:
+    return any(tag.key == _CONTEXT and tag.value == "evaluation" for tag in data.tags)
 
 
 def _group(layer: Layer) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Studies of several devices, side by side."""
+"""Studies side by side: their labels, their summaries, and the candidates they share."""
 
 import json
 from dataclasses import replace
@@ -6,20 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
+from rich.console import Console
 from studies import TAGS, ladder_study, study, trial
 
 from seqto.pareto import find_front
-from seqto.report.comparison import PAGE, PICTURE, comparisons, page, write_comparison
+from seqto.report.comparison import Smallest, compare, labels
+from seqto.report.comparison_page import PAGE, comparison_page, fronts_chart, write_comparison
+from seqto.report.comparison_table import print_comparison
 from seqto.report.document import report
-from seqto.types import StudyRecord, TrialState
+from seqto.types import OVERRIDES, StudyRecord, TrialState
 
 
-def on(device: str, record: StudyRecord) -> dict[str, Any]:
-    """Return the report of this study, run on that device."""
-    moved = replace(record, tags={**record.tags, "seqto.device": device})
+def told(record: StudyRecord, run: str = "0123456789", **tags: str) -> dict[str, Any]:
+    """Return the report of this study with other tags."""
+    named = {f"seqto.{name}": value for name, value in tags.items()}
+    moved = replace(record, id=run, tags={**record.tags, **named})
     front = find_front(record.trials, ["accuracy_loss", "size_bytes"], record.baseline, 3)
-    return report(moved, front, {"device.runtime": f"runtime of {device}"})
+    return report(moved, front, {"device.runtime": f"runtime of {moved.tags['seqto.device']}"})
 
 
 def figures(loss: float, latency: float, size: float = 100.0) -> dict[str, float]:
@@ -31,58 +34,120 @@ THERE = study(
     [
         trial(0, state=TrialState.FAILED, failure="DeviceRunError: <b>SIGSEGV</b>"),
         trial(1, excluded=["a"], **figures(0.1, 9, 200)),
-        trial(2, excluded=["a", "b"], **figures(0, 9, 300)),
+        trial(2, excluded=["a", "b"], **figures(0.015, 9, 300)),
     ]
 )
 
 
+def squeezed(line: str) -> str:
+    return " ".join(line.split())
+
+
+def both() -> list[dict[str, Any]]:
+    return [told(HERE), told(THERE, device="phone")]
+
+
+def test_studies_are_called_by_what_differs() -> None:
+    assert labels(both()) == ["cpu", "phone"]
+    assert compare(both()).title == "efficientnet-lite0 · static"
+    kinds = [told(HERE), told(HERE, quantization="dynamic"), told(HERE, model="other")]
+    assert labels(kinds) == [
+        "efficientnet-lite0 · static",
+        "efficientnet-lite0 · dynamic",
+        "other · static",
+    ]
+
+
+def test_studies_alike_are_called_by_their_words_or_their_runs() -> None:
+    words = ({OVERRIDES: json.dumps(["device=cpu", f"search.step={step}"])} for step in (1, 2))
+    made = [replace(HERE, tags={**TAGS, **tags}) for tags in words]
+    assert labels([told(each) for each in made]) == ["search.step=1", "search.step=2"]
+    assert labels([told(HERE, "a" * 32), told(HERE, "b" * 32)]) == ["aaaaaaaa", "bbbbbbbb"]
+    mixed = [told(HERE, "a" * 32), told(HERE, "b" * 32), told(HERE, "c" * 32, device="phone")]
+    assert labels(mixed) == ["cpu · aaaaaaaa", "cpu · bbbbbbbb", "phone"]
+
+
 def test_the_same_candidates_are_side_by_side() -> None:
-    (info,) = comparisons([on("cpu", HERE), on("phone", THERE)])
-    assert info.devices == {"cpu": "runtime of cpu", "phone": "runtime of phone"}
+    info = compare(both())
     assert [row.excluded for row in info.rows] == [0, 1]
     first, second = info.rows
     assert first.cells["cpu"].loss == 0.2 and "SIGSEGV" in first.cells["phone"].failure
     assert (second.cells["cpu"].latency_ms, second.cells["phone"].latency_ms) == (3, 9)
     assert info.alone == {"cpu": 0, "phone": 1}
+    assert first.cells["cpu"].pareto and not first.cells["phone"].pareto
 
 
-def test_each_devices_own_front_is_marked() -> None:
-    (info,) = comparisons([on("cpu", HERE), on("phone", THERE)])
-    assert info.rows[0].cells["cpu"].pareto and not info.rows[0].cells["phone"].pareto
+def test_summaries_share_a_reference() -> None:
+    here, there = compare(both()).studies
+    assert (here.candidates, here.failed, here.front) == (2, 0, 2)
+    assert (there.candidates, there.failed, there.front) == (3, 1, 2)
+    assert here.hypervolume == pytest.approx(0.8 * 0.9 + 0.2 * 0.8)
+    assert there.hypervolume == pytest.approx(0.9 * 0.8 + 0.085 * 0.7)
+    assert here.smallest == {0.02: Smallest(1, 200, 0.2), 0.01: Smallest(1, 200, 0.2)}
+    assert there.smallest == {0.02: Smallest(2, 300, 0.3), 0.01: None}
+    assert there.runtime == "runtime of phone"
 
 
-def test_other_models_and_quantizations_are_not_compared() -> None:
-    other = replace(HERE, tags={**TAGS, "seqto.quantization": "dynamic"})
-    assert comparisons([on("cpu", HERE), on("phone", other)]) == []
-    assert comparisons([on("cpu", HERE), on("cpu", HERE)]) == []
-    assert len(comparisons([on(d, r) for d in ("cpu", "phone") for r in (HERE, other)])) == 2
+def test_the_hypervolume_does_not_depend_on_a_studys_own_objectives() -> None:
+    front = find_front(HERE.trials, ["accuracy_loss", "latency_ms"], HERE.baseline, 3)
+    other = report(replace(HERE, id="b" * 32), front, {})
+    first, second = compare([told(HERE), other]).studies
+    assert first.hypervolume == second.hypervolume
 
 
-def test_the_page_shows_numbers_and_runs_nothing() -> None:
-    text = page(comparisons([on("cpu", HERE), on("phone", THERE)]))
-    assert "20.00%" in text and "9.00 ms" in text and "1 on phone only" in text
-    assert "<b>" not in text and "<script" not in text and "failed" in text
+def test_losses_that_cannot_be_compared_are_told() -> None:
+    assert compare(both()).caveats == ()
+    (caveat,) = compare([told(HERE), told(HERE, metric="top5")]).caveats
+    assert "metric" in caveat
+    (caveat,) = compare([told(HERE), told(HERE, dataset="npz")]).caveats
+    assert "samples" in caveat
 
 
-def test_page_and_picture_are_written(tmp_path: Path) -> None:
-    for device, seed in (("cpu", 0), ("tvm", 1)):
-        content = on(device, ladder_study(seed=seed))
-        (tmp_path / f"{device}.json").write_text(json.dumps(content))
-    found = write_comparison(tmp_path, sorted(tmp_path.glob("*.json")))
-    assert found == tmp_path / PAGE and found.stat().st_size > 1000
-    with Image.open(tmp_path / PICTURE) as picture:
-        assert picture.width > 1000
+def test_the_chart_has_a_series_a_study() -> None:
+    chart = fronts_chart(compare(both()), both())
+    assert [each["name"] for each in chart["series"]] == ["cpu", "phone"]
+    dots = chart["series"][1]["dots"]
+    assert [dot["kind"] for dot in dots] == ["front", "front", "float"]
+    assert ("float32", "1 of 3: a") in dots[0]["facts"]
+    assert [axis["title"] for axis in chart["x"]] == ["size (% of the float model)", "latency (ms)"]
 
 
-def test_nothing_to_compare_writes_nothing(tmp_path: Path) -> None:
-    (tmp_path / "cpu.json").write_text(json.dumps(on("cpu", HERE)))
-    assert write_comparison(tmp_path, [tmp_path / "cpu.json"]) is None
-    assert not (tmp_path / PAGE).exists()
+def test_the_page_shows_numbers_and_no_markup_of_failures() -> None:
+    text = comparison_page(compare(both()), both())
+    assert "20.00 %" in text and "9.00 ms" in text and "1 of phone" in text
+    assert "<b>SIG" not in text and "failed" in text
 
 
-@pytest.mark.parametrize("missing", ["latency_ms", "accuracy_loss"])
+@pytest.mark.parametrize("missing", ["latency_ms", "accuracy_loss", "size_bytes"])
 def test_what_was_not_measured_is_left_blank(missing: str) -> None:
-    metrics = {k: v for k, v in figures(0.2, 2).items() if k != missing}
-    content = on("cpu", HERE)
-    content["candidates"][0]["metrics"] = metrics
-    assert page(comparisons([content, on("phone", THERE)]))
+    reports = both()
+    for candidate in reports[0]["candidates"]:
+        candidate["metrics"].pop(missing, None)
+    reports[1]["candidates"][1]["metrics"][missing] = None
+    assert comparison_page(compare(reports), reports)
+
+
+def test_studies_with_nothing_in_common_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    other = study([trial(0, layers=("x", "y"), **figures(0.1, 1))])
+    reports = [told(HERE), told(other, model="other")]
+    info = compare(reports)
+    assert info.rows == ()
+    assert "No candidate is in two of these" in comparison_page(info, reports)
+    print_comparison(Console(width=120), info)
+    assert "no candidate is in two of them" in capsys.readouterr().out
+
+
+def test_the_terminal_has_studies_and_shared_candidates(capsys: pytest.CaptureFixture[str]) -> None:
+    print_comparison(Console(width=120), compare(both()))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].strip() == "efficientnet-lite0 · static"
+    assert squeezed(lines[2]) == "cpu 2 2 0.880 20.0 %, 0.2 KB 20.0 %, 0.2 KB"
+    assert squeezed(lines[3]) == "phone 3 (1 failed) 2 0.779 30.0 %, 0.3 KB none"
+    assert "failed" in lines[6] and "20.00 %  2.00 ms" in lines[6]
+
+
+def test_the_page_is_written_whole(tmp_path: Path) -> None:
+    reports = [told(ladder_study(seed=seed), f"run{seed}") for seed in (0, 1)]
+    info, path = write_comparison(tmp_path / "new", reports)
+    assert path == tmp_path / "new" / PAGE and path.stat().st_size > 10_000
+    assert len(info.studies) == 2

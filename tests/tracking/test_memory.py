@@ -32,6 +32,10 @@ class MemoryInspector:
     def models(self, trial: str) -> list[bytes]:
         return [self._tracker.models[trial]]
 
+    def data(self, run: str) -> dict[str, tuple[str, str, int]]:
+        plan = self._tracker.studies[run].plan
+        return {each.context: (each.name, each.digest, each.samples) for each in plan.data}
+
     def aliases(self, name: str) -> dict[str, str]:
         return self._tracker.registered[name]
 

@@ -141,6 +141,15 @@ class MlflowInspector:
             for each in outputs
         ]
 
+    def data(self, run: str) -> dict[str, tuple[str, str, int]]:
+        used = {}
+        for each in self._client.get_run(run).inputs.dataset_inputs:
+            (context,) = (tag.value for tag in each.tags)
+            samples = json.loads(each.dataset.profile)["num_rows"]
+            assert context not in used, "recorded twice"
+            used[context] = (each.dataset.name, each.dataset.digest, samples)
+        return used
+
     def aliases(self, name: str) -> dict[str, str]:
         found = self._client.get_registered_model(name).aliases
         return {
@@ -162,6 +171,25 @@ class TestMlflowTracker(TrackerSuite):
 
 
 # What MLflow holds
+
+
+def test_children_have_the_evaluation_data_and_its_source(
+    desk: Desk, client: MlflowClient, tmp_path: Path
+) -> None:
+    photos = tmp_path / "it's photos"
+    photos.mkdir()
+    # MLflow has one source for what has the same name and digest.
+    data = tuple(replace(each, name="photos", source=str(photos)) for each in PLAN.data)
+    study = desk.tracker.open_study(replace(PLAN, key="another", data=data), False)
+    trial = desk.finish(0, study=study, accuracy_loss=0.1)
+    for _ in range(2):
+        desk.tracker.log_front(study, Front(("accuracy_loss",), (trial,), (), 0.5), [])
+    (used,) = client.get_run(trial.id).inputs.dataset_inputs
+    assert used.dataset.digest == PLAN.data[1].digest
+    assert (used.dataset.source_type, json.loads(used.dataset.source)) == (
+        "local",
+        {"uri": str(photos)},
+    )
 
 
 def test_study_is_a_run_as_the_design_says(
@@ -493,6 +521,24 @@ def test_models_go_to_the_store_of_their_tracker(
     assert client.get_run(trial.id).outputs.model_outputs
 
 
+def test_models_are_in_the_experiment_of_their_run(desk: Desk, client: MlflowClient) -> None:
+    trial, model = desk.finish(0), gemm_model()
+    desk.tracker.log_model(trial, model, feeds(model, 1), {})
+    run = client.get_run(trial.id)
+    (output,) = run.outputs.model_outputs
+    logged = client.get_logged_model(output.model_id)
+    assert logged.experiment_id == run.info.experiment_id != "0"
+    assert logged.status == "READY"
+    assert mlflow.onnx.load_model(f"runs:/{trial.id}/model") == model.proto
+
+
+def test_a_study_is_tagged_by_the_command_that_resumed_it(desk: Desk, client: MlflowClient) -> None:
+    plan = replace(PLAN, tags={**PLAN.tags, "seqto.overrides": '["model.path=elsewhere"]'})
+    study = desk.tracker.open_study(plan, True)
+    assert study == desk.study
+    assert client.get_run(study).data.tags["seqto.overrides"] == '["model.path=elsewhere"]'
+
+
 # Interrupted writing
 
 
@@ -576,6 +622,26 @@ def test_study_nests_under_the_run_of_mlflow_run(
     assert not _own_tags(untouched) and not client.list_artifacts(outer)
     assert not untouched.outputs or not untouched.outputs.model_outputs
     assert mlflow.active_run() is None
+
+
+def test_without_an_experiment_of_its_own_it_is_that_of_mlflow_run(
+    uri: str, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outer = client.create_run(client.create_experiment("of mlflow run")).info
+    monkeypatch.setenv("MLFLOW_RUN_ID", outer.run_id)
+    study = client.get_run(MlflowTracker(uri=uri).open_study(PLAN, False))
+    assert study.info.experiment_id == outer.experiment_id
+    monkeypatch.delenv("MLFLOW_RUN_ID")
+    alone = client.get_run(MlflowTracker(uri=uri).open_study(PLAN, False))
+    assert client.get_experiment(alone.info.experiment_id).name == "seqto"
+
+
+def test_a_run_of_mlflow_run_in_another_store_is_no_parent(
+    tracker: MlflowTracker, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_RUN_ID", "ab" * 16)
+    study = client.get_run(tracker.open_study(PLAN, True))
+    assert "mlflow.parentRunId" not in study.data.tags
 
 
 def test_run_that_is_none_of_seqtos_is_refused(tracker: MlflowTracker, uri: str) -> None:

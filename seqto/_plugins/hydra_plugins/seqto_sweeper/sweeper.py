@@ -18,7 +18,7 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from seqto.cli.complaints import complain
+from seqto.cli.complaints import complain, exit_code
 from seqto.cli.entry import JobFailure
 from seqto.errors import StudyError
 
@@ -53,6 +53,7 @@ class SeqtoSweeper(Sweeper):
         if len(grid) == 1:
             return self._study(grid[0], folder)
         failed = self._fetch(grid)
+        codes = {1} if failed else set()
         for number, overrides in enumerate(grid):
             if number in failed:
                 continue
@@ -61,10 +62,14 @@ class SeqtoSweeper(Sweeper):
                 self._study(overrides, folder / f"study-{number}")
             except Exception as error:
                 failed.add(number)
+                codes.add(exit_code(error))
                 print(f"seqto: error: {complain(error)}", file=sys.stderr)
         self._compare(folder)
         if failed:
-            raise StudyError(f"{len(failed)} of {len(grid)} studies failed; see above.")
+            end = StudyError(f"{len(failed)} of {len(grid)} studies failed; see above.")
+            # A pipeline tells limits that are not met from studies that broke.
+            end.exit_code = codes.pop() if len(codes) == 1 else 1
+            raise end
         return None
 
     def _fetch(self, grid: Sequence[Sequence[str]]) -> set[int]:
@@ -100,12 +105,10 @@ class SeqtoSweeper(Sweeper):
         return self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
 
     def _compare(self, folder: Path) -> None:
-        """Set studies that differ in their device side by side."""
-        from seqto.report.comparison import write_comparison
+        """Set the studies that ended side by side."""
+        from seqto.cli.compare import compare_files
 
-        page = write_comparison(folder, sorted(folder.glob("study-*/report.json")))
-        if page is not None:
-            print(f"devices: {page}", flush=True)
+        compare_files(folder, sorted(folder.glob("study-*/report.json")))
 
     def _study(self, overrides: list[str], folder: Path) -> None:
         # Heavy, and not needed where Hydra only lists its plugins.
@@ -114,14 +117,14 @@ class SeqtoSweeper(Sweeper):
         assert self.config is not None
         config = self._composed(overrides)
 
-        def launch(study: str, assignments: Sequence[Any]) -> list[str]:
-            return self._launch([[*overrides, *job_overrides(study, each)] for each in assignments])
+        def launch(study: str, groups: Sequence[Sequence[Any]]) -> list[str]:
+            return self._launch([[*overrides, *job_overrides(study, each)] for each in groups])
 
         in_process = self.config.hydra.launcher._target_.endswith(".BasicLauncher")
         with open_dict(config):
             del config["hydra"]
         # Hydra's own launcher would compose a config for each candidate, only to run it right here.
-        run_study(config, None if in_process else launch, folder)
+        run_study(config, None if in_process else launch, folder, overrides)
 
     def _launch(self, jobs: list[list[str]]) -> list[str]:
         assert self.launcher is not None
@@ -131,25 +134,24 @@ class SeqtoSweeper(Sweeper):
         for value in values:
             if isinstance(value, JobFailure):
                 raise StudyError(value.reason)
-        return [str(value) for value in values]
+        return [trial for value in values for trial in value]
 
 
 def _place(number: int, grid: Sequence[Sequence[str]]) -> str:
     return f"{number + 1} of {len(grid)}: {' '.join(grid[number])}"
 
 
-def job_overrides(study: str, assignment: Any) -> list[str]:
-    """Return the overrides that make a job measure this candidate for this study."""
+def job_overrides(study: str, assignments: Sequence[Any]) -> list[str]:
+    """Return the overrides that make a job measure these candidates for this study."""
+    written = ",".join(map(_written, assignments))
+    return [f"study.run={study}", f"study.assignments=[{written}]"]
+
+
+def _written(assignment: Any) -> str:
     groups = assignment.candidate.by_precision()
     precisions = ",".join(f"{name}:{_quoted(layers)}" for name, layers in sorted(groups.items()))
-    scheme = assignment.candidate.scheme
-    return [
-        f"study.run={study}",
-        f"candidate.index={assignment.index}",
-        *([f"candidate.scheme={_quoted_name(scheme)}"] if scheme else []),
-        # Added, not merged: a dictionary in the config would keep its own keys.
-        f"candidate.precisions={{{precisions}}}",
-    ]
+    scheme = _quoted_name(assignment.candidate.scheme)
+    return f"{{index:{assignment.index},scheme:{scheme},precisions:{{{precisions}}}}}"
 
 
 def _quoted(names: Sequence[str]) -> str:

@@ -1,0 +1,100 @@
+"""What --info prints: what there is to quantize with and to run on, and where things are kept."""
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from seqto import __version__
+from seqto.workers import usable_cores
+from seqto.workspace import Workspace
+
+PACKAGES = {
+    "onnx": "",
+    "onnxruntime": "",
+    "mlflow": "",
+    "hydra-core": "",
+    "pymoo": "",
+    "apache-tvm": "pip install 'seqto[tvm]'",
+    "huggingface_hub": "pip install 'seqto[hub]'",
+    "datasets": "pip install 'seqto[hf]'",
+    "hydra-joblib-launcher": "pip install 'seqto[joblib]'",
+}
+"""What seqto stands on, and how to get what is optional."""
+
+
+def print_information() -> None:
+    """Print one fact a line."""
+    for name, fact in facts().items():
+        print(f"{name + ':':<23}{fact}".rstrip())
+
+
+def facts() -> dict[str, str]:
+    """Return what a report of a problem should say, by name."""
+    from seqto.devices.onnxruntime import cpu_name
+
+    workspace = Workspace.default()
+    return {
+        "seqto": f"{__version__} ({Path(__file__).resolve().parent.parent})",
+        "python": f"{platform.python_version()} on {platform.platform()}",
+        **{name: _installed(name, remedy) for name, remedy in PACKAGES.items()},
+        "providers": _providers(),
+        "TVM targets": _targets(),
+        "CPU": f"{cpu_name()}, {usable_cores()} cores to use",
+        "VNNI": _vnni(),
+        "cache": f"{workspace.root} ({_size(workspace.root)})",
+        "tracking": _tracking(),
+    }
+
+
+def _installed(name: str, remedy: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return f"not installed: {remedy or f'pip install {name}'}"
+
+
+def _providers() -> str:
+    import onnxruntime
+
+    return ", ".join(onnxruntime.get_available_providers())
+
+
+def _targets() -> str:
+    from seqto.devices.tvm_compile import targets
+
+    found = targets()
+    if not found:
+        return "none, TVM is not installed"
+    here = ", ".join(name for name, runs in found.items() if runs) or "none"
+    elsewhere = ", ".join(name for name, runs in found.items() if not runs) or "none"
+    return f"{here}; compiled for, with no runtime here: {elsewhere}"
+
+
+def _vnni() -> str:
+    from seqto.devices.onnxruntime import has_vnni, is_x86
+
+    if not is_x86():
+        return "none, this is no x86 CPU; its int8 kernels do not saturate"
+    if has_vnni():
+        return "yes: int8 kernels are fast and do not saturate"
+    return "no: fast int8 kernels saturate; device=cpu runs with session.x64quantprecision instead"
+
+
+def _size(folder: Path) -> str:
+    if not folder.exists():
+        return "not there yet"
+    total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return f"{total / 1e6:.1f} MB"
+
+
+def _tracking() -> str:
+    uri = os.environ.get("MLFLOW_TRACKING_URI")
+    if uri:
+        return f"{uri} (MLFLOW_TRACKING_URI)"
+    # As MLflow decides itself, which takes seconds to import.
+    old = any(Path("mlruns").glob("*/meta.yaml"))
+    store = (
+        f"file://{Path('mlruns').resolve()}" if old else f"sqlite:///{Path('mlflow.db').resolve()}"
+    )
+    return f"{store} (MLflow's default for this folder)"

@@ -1,0 +1,167 @@
+"""What --help prints: a manual page, made of the comments in conf/ so that it cannot go stale."""
+
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seqto.cli.paths import CONF
+from seqto.errors import ConfigError, nearest
+
+WIDTH = 100
+_INDENT = 4
+
+_LINE = re.compile(r"^(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#]*?))?(?: +# (?P<words>.*))?$")
+_DEFAULT = re.compile(r"^  - (?P<name>\w+): (?P<value>\w+) +# (?P<words>.*)$")
+
+PAGE = """\
+NAME
+    seqto - finds which layers of an ONNX model to leave in higher precision
+
+SYNOPSIS
+    seqto [group=choice ...] [key=value ...] -m      a study: many candidates, their front
+    seqto [group=choice ...] [key=value ...]         one candidate: built, measured, saved
+    seqto --help [group=choice ...]                  this page, or the keys of these choices
+    seqto --info                                     versions, providers, targets, CPU, folders
+    python -m seqto.promote | seqto.report | seqto.compare --help
+
+DESCRIPTION
+    Ranks the layers of a model by how much quantization hurts them, builds selectively quantized
+    candidates, runs each on the target device, measures accuracy loss, size and latency, and gives
+    the Pareto front with recommended choices. Every candidate is an MLflow run, the best are
+    registered models. Commas multiply into studies: quantization=static,dynamic -m. The same
+    command again goes on where it stopped. `seqto` and `python -m seqto` are the same.
+
+GROUPS
+    Choose with group=choice; change the keys of a choice with group.key=value.
+
+{groups}
+
+KEYS
+{keys}
+
+EXAMPLES
+    seqto -m
+        A study of the embedded digits model, offline.
+    seqto model=local model.path=my.onnx dataset=images dataset.path=photos -m
+        A study of your own model and images.
+    seqto model=resnet50 dataset.path=photos constraint.max_accuracy_loss=0.01 -m
+        One of the paper's models: the smallest that differs on at most 1 % of the photos.
+    seqto model=local model.path=my.onnx dataset=npz dataset.path=samples.npz \\
+          gate.max_accuracy_loss=0.01 gate.min_size_reduction=0.6 -m
+        A study in a pipeline: exit code 3 where the front does not meet the gate.
+    seqto candidate.from_run=<run id>
+        One candidate that a study found, built again and saved.
+
+EXIT STATUS
+    0    done: a study finished, its final step included
+    1    bad input, or a study that cannot give an answer; one line says why
+    3    a study finished, but nothing in it meets the constraint or the gate
+    130  interrupted: the same command goes on where it stopped
+
+ENVIRONMENT
+    MLFLOW_TRACKING_URI   where results are recorded, unless tracking.uri says so
+    SEQTO_CACHE           the folder of fetched models, ranges, compiled candidates
+    SEQTO_DEBUG           1: tracebacks in place of one line
+    HF_ENDPOINT           where models are fetched from; HF_HUB_OFFLINE=1: from nowhere
+    TVM_NDK_CC            Android's compiler, for device=mali
+
+FILES
+    mlflow.db             MLflow's store in this folder, if nothing else is said
+    multirun/             pictures and reports of studies, by date and time
+    outputs/              the models of single candidates, likewise
+    {conf}
+                          the files behind groups and keys
+
+SEE ALSO
+    seqto --cfg job       the composed config of a command
+    seqto --hydra-help    what Hydra can do besides: other launchers, tab completion\
+"""
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key of a config with its value there, and what its comment says."""
+
+    name: str
+    value: str
+    words: str
+
+
+def page(words: Sequence[str] = ()) -> str:
+    """Return the manual page; where choices are given, the keys of these."""
+    chosen = [word for word in words if not word.startswith("-")]
+    if chosen:
+        return "\n\n".join(_choice(word) for word in chosen)
+    return PAGE.format(groups=_groups(), keys=_keys(CONF / "config.yaml", ""), conf=CONF)
+
+
+def described_keys(path: Path) -> Iterator[Key]:
+    """Yield the keys of a config file that have a value, with the names of those they are in."""
+    inside: list[tuple[int, str]] = []
+    for line in path.read_text().splitlines():
+        found = _LINE.match(line)
+        if not found:
+            continue
+        depth = len(found["indent"])
+        inside = [each for each in inside if each[0] < depth]
+        name = ".".join([*(each for _, each in inside), found["name"]])
+        if found["value"]:
+            yield Key(name, found["value"], found["words"] or "")
+        else:
+            inside.append((depth, found["name"]))
+
+
+def summary(path: Path) -> str:
+    """Return what a config is for: the comment at its beginning."""
+    lines = path.read_text().splitlines()
+    first = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    return " ".join(line.removeprefix("#").strip() for line in lines[:first])
+
+
+def _choice(word: str) -> str:
+    """Return what a choice is for, and its keys."""
+    group, _, choice = word.partition("=")
+    known = sorted(f"{path.parent.name}={path.stem}" for path in CONF.glob("*/*.yaml"))
+    path = CONF / group / f"{choice}.yaml"
+    if word not in known:
+        raise ConfigError(
+            f"{word!r}{nearest(word, known)} is no choice of a group. Say --help alone for all, or "
+            "with one, such as --help device=cpu."
+        )
+    title = "\n".join(textwrap.wrap(f"{word}: {summary(path)}", WIDTH))
+    return f"{title}\n\n{_keys(path, f'{group}.')}"
+
+
+def _groups() -> str:
+    lines = (CONF / "config.yaml").read_text().splitlines()
+    found = [match for match in map(_DEFAULT.match, lines) if match]
+    parts = []
+    # The model stands last there, and comes first to mind.
+    for match in sorted(found, key=lambda match: match["name"] != "model"):
+        group, default = match["name"], match["value"]
+        parts.append(f"    {group}=  {match['words']}; by default {default}")
+        for path in sorted((CONF / group).glob("*.yaml")):
+            parts.append(_entry(path.stem, summary(path), indent=6, column=26))
+    return "\n".join(parts)
+
+
+def _keys(path: Path, prefix: str) -> str:
+    entries = [
+        _entry(f"{prefix}{key.name}={key.value}", key.words, _INDENT, column=44)
+        for key in described_keys(path)
+        if not key.name.startswith(("hydra.", "_target_"))
+    ]
+    return "\n".join(entries)
+
+
+def _entry(name: str, words: str, indent: int, column: int) -> str:
+    """Return a name and what it is for, in two columns."""
+    label = " " * indent + name
+    lines = textwrap.wrap(words, WIDTH - column) or [""]
+    if len(label) + 2 > column:
+        lines = [label, *(" " * column + line for line in lines)]
+    else:
+        lines = [label.ljust(column) + lines[0], *(" " * column + line for line in lines[1:])]
+    return "\n".join(line.rstrip() for line in lines)

@@ -1,0 +1,72 @@
+"""Studies side by side in the terminal."""
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from seqto.report.comparison import LIMITS, Cell, ComparisonInfo
+from seqto.report.comparison_page import smallest_in_words
+from seqto.report.figures import in_ms, in_percent
+
+MOST_ROWS = 12
+FRONT_STYLE = "bold green"
+
+
+def print_comparison(console: Console, info: ComparisonInfo) -> None:
+    """Print what each study found, and the candidates that they share."""
+    console.print(Text(info.title or "studies compared", "bold"))
+    console.print(_studies(info))
+    for caveat in info.caveats:
+        console.print(caveat, style="dim", highlight=False, markup=False)
+    console.print()
+    if not info.rows:
+        console.print("no candidate is in two of them", style="dim", highlight=False)
+        return
+    console.print(_shared(info))
+    if len(info.rows) > MOST_ROWS:
+        console.print(f"and {len(info.rows) - MOST_ROWS} more", style="dim", highlight=False)
+
+
+def _studies(info: ComparisonInfo) -> Table:
+    table = _table("study")
+    sizes = [f"size at {in_percent(limit, 0)} loss" for limit in LIMITS]
+    for title in ("candidates", "front", "hypervolume", *sizes):
+        table.add_column(title, justify="right", no_wrap=True)
+    for study in info.studies:
+        failed = f" ({study.failed} failed)" if study.failed else ""
+        table.add_row(
+            escape(study.label),
+            f"{study.candidates}{failed}",
+            str(study.front),
+            f"{study.hypervolume:.3f}",
+            *(smallest_in_words(study.smallest[limit]) for limit in LIMITS),
+        )
+    return table
+
+
+def _shared(info: ComparisonInfo) -> Table:
+    """Return the smallest shared candidates; in green where they are on a study's front."""
+    table = _table("shared candidate")
+    table.add_column("excluded", justify="right", no_wrap=True)
+    for study in info.studies:
+        table.add_column(escape(study.label), justify="right", overflow="fold")
+    for row in info.rows[:MOST_ROWS]:
+        cells = [_cell(row.cells.get(study.label)) for study in info.studies]
+        table.add_row(row.key[:8], f"{row.excluded} of {row.layers}", *cells)
+    return table
+
+
+def _table(first: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    table.add_column(first, overflow="fold")
+    return table
+
+
+def _cell(cell: Cell | None) -> Text:
+    if cell is None:
+        return Text("")
+    if cell.failure:
+        return Text("failed", "red")
+    figures = (in_percent(cell.loss, 2), in_ms(cell.latency_ms))
+    return Text("  ".join(filter(None, figures)), FRONT_STYLE if cell.pareto else "")

@@ -1,0 +1,392 @@
+"""A study as one page: its answer, its front to look around in, and all that it rests on."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqto.constraint import Constraint
+from seqto.pareto import comparable
+from seqto.report.chart import FLOAT, FRONT, OTHER, Dot, Series, chart
+from seqto.report.commands import load_command, rebuild_command, session_lines, study_command
+from seqto.report.figures import (
+    Metrics,
+    in_bytes,
+    in_digits,
+    in_ms,
+    in_percent,
+    is_known,
+    size_ratio,
+)
+from seqto.report.info import Axis, axis, front_info, sensitivity_info, study_title
+from seqto.report.pages import picture, render
+from seqto.report.terminal import SHORT, in_words, losses_alike, precisions_in_words
+from seqto.types import (
+    CONSTRAINT,
+    FLOAT32,
+    INT8,
+    SCHEMES,
+    Candidate,
+    Front,
+    StudyRecord,
+    Trial,
+    TrialState,
+)
+from seqto.workspace import written_whole
+
+TEMPLATE = "report.html.jinja"
+IN_FLOAT = "in float32"
+SENSITIVITY, OBJECTIVES = "sensitivity.png", "objectives.png"
+
+Pictures = Mapping[str, Path]
+"""The study's pictures by file name."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A cell of a table: what is read, and the number it is sorted by."""
+
+    text: str
+    value: float | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A candidate in the table; `layers` names the entry of the page's data that has them."""
+
+    index: int
+    layers: str
+    precisions: str
+    excluded: int
+    aliases: tuple[str, ...]
+    pareto: bool
+    scheme: str
+    state: str
+    figures: tuple[Figure, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A recommended candidate, and how to get it."""
+
+    index: int
+    aliases: tuple[str, ...]
+    offer: str
+    rebuild: str
+    load: str
+    session: tuple[str, ...]
+
+
+def write_study_page(
+    path: Path,
+    record: StudyRecord,
+    front: Front,
+    environment: Mapping[str, str],
+    pictures: Pictures,
+    exclusions: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the page of a study, whole or not at all."""
+    text = study_page(record, front, environment, pictures, exclusions)
+    with written_whole(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def study_page(
+    record: StudyRecord,
+    front: Front,
+    environment: Mapping[str, str],
+    pictures: Pictures,
+    exclusions: Mapping[str, Any] | None = None,
+) -> str:
+    """Return the page of a study, from what its tracker holds and its pictures."""
+    titles = _titles(record)
+    return render(
+        TEMPLATE,
+        page_data(record, front),
+        title=study_title(record),
+        tags=record.tags,
+        study=record.id,
+        command=study_command(record),
+        answer=answer(record, front),
+        alike=losses_alike(front),
+        counts=_counts(record, front),
+        hypervolume=in_digits(front.hypervolume),
+        choices=choices(record, front),
+        titles=titles,
+        layers_title=_layers_title(record),
+        rows=[_row(trial, record, front, titles) for trial in _by_index(record)],
+        float_figures=_figures(_float_metrics(record.baseline), record.baseline, titles),
+        layers=_layers(record),
+        failures=[each for each in _by_index(record) if each.failure],
+        schemes=_schemes(record),
+        exclusions=(exclusions or {}).get("layers", []),
+        environment=environment,
+        sensitivity=picture(pictures[SENSITIVITY]) if SENSITIVITY in pictures else "",
+        objectives=picture(pictures[OBJECTIVES]) if OBJECTIVES in pictures else "",
+    )
+
+
+def page_data(record: StudyRecord, front: Front) -> dict[str, Any]:
+    """Return what the page's script draws from.
+
+    Layer names are listed once; each candidate has a digit for every layer's precision.
+    """
+    names = sorted({name for trial in record.trials for name, _ in trial.candidate.precisions})
+    kinds = sorted({kind for trial in record.trials for _, kind in trial.candidate.precisions})
+    return {
+        "names": names,
+        "precisions": kinds,
+        "layers": {
+            str(trial.index): _digits(trial.candidate, names, kinds) for trial in record.trials
+        },
+        "chart": front_chart(record, front),
+    }
+
+
+def front_chart(record: StudyRecord, front: Front) -> dict[str, Any]:
+    """Return all measured candidates, the front and the float model on their objectives."""
+    info = front_info(record, front)
+    across = [info.x, *_further_axes(record, info.x, info.y)]
+    members = {trial.id for trial in front.members}
+    dots = [
+        _dot(trial, record, front, across, info.y, FRONT if trial.id in members else OTHER)
+        for trial in comparable(record.trials)
+    ]
+    own = _float_metrics(record.baseline)
+    ground = Dot(
+        title="float model",
+        kind=FLOAT,
+        x=tuple(each.baseline for each in across),
+        y=info.y.baseline,
+        facts=_facts(own, record.baseline),
+        label="float",
+    )
+    named = Series(study_title(record), (*dots, ground))
+    return chart([named], [each.title for each in across], info.y.title)
+
+
+def answer(record: StudyRecord, front: Front) -> str:
+    """Say in one sentence which candidate to take, and what it offers."""
+    metric = record.tags.get("seqto.metric", "top1")
+    limits = json.loads(record.tags.get(CONSTRAINT, "{}"))
+    if limits:
+        constraint = Constraint(**{f"max_{name}": limit for name, limit in limits.items()})
+        wanted = ", ".join(f"{name} <= {limit:g}" for name, limit in limits.items())
+        best = constraint.best(record.trials)
+        if best is not None:
+            offer = in_words(best.metrics, record.baseline, metric)
+            return f"Take #{best.index}, the best with {wanted}: {offer}."
+        near = constraint.nearest(record.trials)
+        offer = in_words(near.metrics, record.baseline, metric)
+        return f"No candidate has {wanted}; the nearest is #{near.index}: {offer}."
+    if not front.recommended:
+        return ""
+    first = front.recommended[0]
+    offer = in_words(first.trial.metrics, record.baseline, metric)
+    return f"Take #{first.trial.index} ({first.alias}): {offer}."
+
+
+def choices(record: StudyRecord, front: Front) -> list[Choice]:
+    """Return each recommended candidate once."""
+    metric = record.tags.get("seqto.metric", "top1")
+    return [
+        Choice(
+            index=trial.index,
+            aliases=front.aliases(trial),
+            offer=in_words(trial.metrics, record.baseline, metric),
+            rebuild=rebuild_command(record, trial),
+            load=load_command(record, trial, front.aliases(trial)),
+            session=tuple(session_lines(trial)),
+        )
+        for trial in {each.trial.id: each.trial for each in front.recommended}.values()
+    ]
+
+
+def interval(metrics: Metrics) -> str:
+    """Return the 95 % interval of the loss, or nothing where it is not known."""
+    low, high = metrics.get("accuracy_loss_low"), metrics.get("accuracy_loss_high")
+    if not is_known(low) or not is_known(high):
+        return ""
+    return f"{100 * low:.2f} to {in_percent(high, 2)}"
+
+
+def _by_index(record: StudyRecord) -> list[Trial]:
+    return sorted(record.trials, key=lambda trial: trial.index)
+
+
+def _counts(record: StudyRecord, front: Front) -> str:
+    failed = sum(trial.state is TrialState.FAILED for trial in record.trials)
+    members = f"{len(front.members)} of {len(comparable(record.trials))} candidates on the front"
+    return f"{members}, {failed} failed" if failed else members
+
+
+def _digits(candidate: Candidate, names: Sequence[str], kinds: Sequence[str]) -> str:
+    given = dict(candidate.precisions)
+    return "".join(str(kinds.index(given[name])) if name in given else "-" for name in names)
+
+
+def _further_axes(record: StudyRecord, x: Axis, y: Axis) -> list[Axis]:
+    """Return what else the loss may be seen over, where all that is compared has it."""
+    taken = (x.objective, y.objective)
+    names = [name for name in ("size_bytes", "latency_ms") if name not in taken]
+    trials = comparable(record.trials)
+    return [
+        axis(name, record.baseline)
+        for name in names
+        if all(is_known(trial.metrics.get(name)) for trial in trials)
+    ]
+
+
+def _dot(
+    trial: Trial, record: StudyRecord, front: Front, across: Sequence[Axis], up: Axis, kind: str
+) -> Dot:
+    aliases = ", ".join(front.aliases(trial))
+    factor = up.factor if up.objective == "accuracy_loss" else math.nan
+    low, high = (trial.metrics.get(f"accuracy_loss_{end}", math.nan) for end in ("low", "high"))
+    return Dot(
+        title=f"#{trial.index} {aliases}".strip(),
+        kind=kind,
+        x=tuple(_place(trial, each) for each in across),
+        y=_place(trial, up),
+        facts=_facts(trial.metrics, record.baseline, trial.candidate),
+        low=_known(low * factor),
+        high=_known(high * factor),
+        label=f"#{trial.index} {aliases}" if aliases else "",
+        layers=str(trial.index),
+    )
+
+
+def _place(trial: Trial, where: Axis) -> float | None:
+    if where.objective == "excluded_count":
+        return float(len(trial.candidate.excluded))
+    return _known(trial.metrics.get(where.objective, math.nan) * where.factor)
+
+
+def _known(value: float | None) -> float | None:
+    return float(value) if is_known(value) else None
+
+
+def _facts(
+    metrics: Metrics, baseline: Metrics, candidate: Candidate | None = None
+) -> tuple[tuple[str, str], ...]:
+    """Return what a person reads of a model, by name."""
+    within = interval(metrics)
+    loss = in_percent(metrics.get("accuracy_loss"), 2)
+    share = in_percent(size_ratio(metrics, baseline), 1)
+    size = in_bytes(metrics.get("size_bytes"))
+    facts = {
+        "loss": f"{loss} (95 %: {within})" if within else loss,
+        "size": f"{size} ({share} of float)" if size and share else size or share,
+        "latency": in_ms(metrics.get("latency_ms")),
+        "accuracy": in_percent(metrics.get("accuracy"), 1),
+        "scheme": candidate.scheme if candidate else "",
+    }
+    return tuple((name, text) for name, text in facts.items() if text)
+
+
+def _float_metrics(baseline: Metrics) -> Metrics:
+    """Return the float model's metrics as if it were a candidate."""
+    return {"size_ratio": 1.0, "accuracy_loss": 0.0, **baseline}
+
+
+def _layers_title(record: StudyRecord) -> str:
+    """Return what the candidates' layers are counted by."""
+    kinds = {kind for trial in record.trials for _, kind in trial.candidate.precisions}
+    return IN_FLOAT if kinds <= {INT8, FLOAT32} else "layers"
+
+
+def _counted(candidate: Candidate, title: str) -> str:
+    """Say how many layers are left in float32, or with more precisions how many are in each."""
+    if title == IN_FLOAT:
+        return precisions_in_words(candidate)
+    groups = candidate.by_precision()
+    return ", ".join(f"{len(groups[kind])} {kind}" for kind in SHORT if kind in groups)
+
+
+def _titles(record: StudyRecord) -> tuple[str, ...]:
+    """Return the columns that at least one candidate has a number for."""
+    return tuple(
+        title
+        for title, (name, _) in _COLUMNS.items()
+        if any(is_known(trial.metrics.get(name)) for trial in record.trials)
+    )
+
+
+_COLUMNS: dict[str, tuple[str, Any]] = {
+    "size": ("size_bytes", in_bytes),
+    "of float": ("size_ratio", lambda value: in_percent(value, 1)),
+    "loss": ("accuracy_loss", lambda value: in_percent(value, 2)),
+    "95 % interval": ("accuracy_loss_high", None),
+    "divergence": ("divergence", lambda value: f"{value:.2g}"),
+    "accuracy": ("accuracy", lambda value: in_percent(value, 1)),
+    "latency": ("latency_ms", in_ms),
+}
+"""Titles of the table with the metric that each shows, and how it is written."""
+
+
+def _figures(metrics: Metrics, baseline: Metrics, titles: Sequence[str]) -> tuple[Figure, ...]:
+    def figure(title: str) -> Figure:
+        name, written = _COLUMNS[title]
+        value = size_ratio(metrics, baseline) if name == "size_ratio" else metrics.get(name)
+        if not is_known(value):
+            return Figure("")
+        return Figure(interval(metrics) if written is None else written(value), float(value))
+
+    return tuple(figure(title) for title in titles)
+
+
+def _row(trial: Trial, record: StudyRecord, front: Front, titles: Sequence[str]) -> Row:
+    state = "" if trial.state is TrialState.COMPLETE else trial.state.value.lower()
+    if trial.duplicate_of is not None:
+        state = f"same model as #{trial.duplicate_of}"
+    return Row(
+        index=trial.index,
+        layers=str(trial.index),
+        precisions=_counted(trial.candidate, _layers_title(record)),
+        excluded=len(trial.candidate.excluded),
+        aliases=front.aliases(trial),
+        pareto=any(member.id == trial.id for member in front.members),
+        scheme=trial.candidate.scheme,
+        state=state,
+        figures=_figures(trial.metrics, record.baseline, titles),
+    )
+
+
+def _layers(record: StudyRecord) -> list[dict[str, Any]]:
+    """Return the layers' ranks, scores and the length of their bars."""
+    info = sensitivity_info(record)
+    return [
+        {
+            "rank": rank,
+            "name": score.layer.name,
+            "op_type": score.layer.op_type,
+            "size": in_bytes(score.layer.weight_bytes),
+            "bytes": score.layer.weight_bytes,
+            "score": score.score if math.isfinite(score.score) else None,
+            "text": in_digits(score.score),
+            "share": max(0.0, min(1.0, share)) if math.isfinite(share) else 0.0,
+        }
+        for rank, (score, share) in enumerate(zip(record.scores, info.shares, strict=True), 1)
+    ]
+
+
+def _schemes(record: StudyRecord) -> list[dict[str, Any]]:
+    """Return the full quantizations that were compared first, as texts."""
+
+    def number(row: Mapping[str, Any], name: str) -> float | None:
+        value = row.get(name)
+        return float(value) if isinstance(value, int | float) else None
+
+    return [
+        {
+            "scheme": row["scheme"],
+            "ratio": in_percent(number(row, "size_ratio"), 1),
+            "divergence": in_digits(number(row, "divergence")),
+            "exact": in_digits(number(row, "exact_divergence")),
+            "latency": in_ms(number(row, "latency_ms")),
+            "base": bool(row["base"]),
+        }
+        for row in record.tables.get(SCHEMES, ())
+    ]

@@ -1,0 +1,171 @@
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+from studies import TAGS, ladder_study, layer_scores, random_study, study, trial
+
+from seqto.pareto import find_front
+from seqto.report.study_page import (
+    answer,
+    choices,
+    front_chart,
+    interval,
+    page_data,
+    study_page,
+    write_study_page,
+)
+from seqto.types import CONSTRAINT, Candidate, StudyRecord, TrialState
+
+LOSS_SIZE = ("accuracy_loss", "size_bytes")
+EVIL = "</script><img src=x onerror=alert(1)>"
+
+
+def figures(loss: float, size: float) -> dict[str, float]:
+    ends = {"accuracy_loss_low": loss / 2, "accuracy_loss_high": loss * 2}
+    return {"accuracy_loss": loss, "size_bytes": size, "size_ratio": size / 1000, **ends}
+
+
+def hand_study(**tags: str) -> StudyRecord:
+    layers = ("a", "b", EVIL)
+    return study(
+        [
+            trial(0, layers=layers, **figures(0.1, 300)),
+            trial(1, layers=layers, excluded=["a"], **figures(0.02, 500)),
+            trial(2, layers=layers, excluded=["b"], **figures(0.06, 600)),
+            trial(3, layers=layers, excluded=["a", EVIL], **figures(0.0, 800)),
+            trial(4, layers=layers, excluded=["b", EVIL], state=TrialState.FAILED, failure=EVIL),
+            trial(5, layers=layers, duplicate_of=0, **figures(0.1, 300)),
+        ],
+        scores=layer_scores(3),
+        tags={**TAGS, **tags},
+    )
+
+
+def made(record: StudyRecord, **others: Any) -> str:
+    front = find_front(record.trials, LOSS_SIZE, record.baseline)
+    values: dict[str, Any] = {"environment": {"python": "3.11"}, "pictures": {}, **others}
+    return study_page(record, front, **values)
+
+
+def test_the_answer_is_the_balanced_one() -> None:
+    record = hand_study()
+    found = answer(record, find_front(record.trials, LOSS_SIZE, record.baseline))
+    assert found.startswith("Take #1 (balanced): 50 % of the size, differs from the float model")
+
+
+@pytest.mark.parametrize(("limit", "best"), [(0.2, 0), (0.08, 1), (0.0, 3)])
+def test_the_answer_meets_the_constraint(limit: float, best: int) -> None:
+    record = hand_study(**{CONSTRAINT: json.dumps({"accuracy_loss": limit})})
+    found = answer(record, find_front(record.trials, LOSS_SIZE, record.baseline))
+    assert found.startswith(f"Take #{best}, the best with accuracy_loss <= {limit:g}: ")
+
+
+def test_an_answer_that_nothing_meets_says_so() -> None:
+    record = hand_study(**{CONSTRAINT: json.dumps({"accuracy_loss": 0.01})})
+    few = replace(record, trials=record.trials[:3])
+    found = answer(few, find_front(few.trials, LOSS_SIZE, few.baseline))
+    assert found.startswith("No candidate has accuracy_loss <= 0.01; the nearest is #1:")
+
+
+def test_the_chart_has_all_that_was_measured_once() -> None:
+    record = hand_study()
+    chart = front_chart(record, find_front(record.trials, LOSS_SIZE, record.baseline))
+    (series,) = chart["series"]
+    kinds = {dot["title"]: dot["kind"] for dot in series["dots"]}
+    assert kinds == {
+        "#0 small": "front",
+        "#1 balanced": "front",
+        "#2": "other",
+        "#3 accurate": "front",
+        "float model": "float",
+    }
+    dot = series["dots"][1]
+    assert (dot["x"], dot["y"], dot["low"], dot["high"]) == ((50.0,), 2.0, 1.0, 4.0)
+    assert ("loss", "2.00 % (95 %: 1.00 to 4.00 %)") in dot["facts"]
+    assert [axis["title"] for axis in chart["x"]] == ["size (% of the float model)"]
+    json.dumps(chart, allow_nan=False)
+
+
+def test_latency_is_another_axis_where_it_was_measured() -> None:
+    record = ladder_study(9)
+    chart = front_chart(record, find_front(record.trials, LOSS_SIZE, record.baseline))
+    assert [axis["title"] for axis in chart["x"]] == ["size (% of the float model)", "latency (ms)"]
+    assert len(chart["series"][0]["dots"][0]["x"]) == 2
+
+
+def test_an_interval_is_known_or_nothing() -> None:
+    assert interval({"accuracy_loss_low": 0.001, "accuracy_loss_high": 0.02}) == "0.10 to 2.00 %"
+    assert interval({"accuracy_loss_low": 0.001}) == ""
+
+
+def test_layers_are_digits_of_the_precisions() -> None:
+    record = hand_study()
+    data = page_data(record, find_front(record.trials, LOSS_SIZE, record.baseline))
+    assert data["names"] == sorted(["a", "b", EVIL])
+    assert data["precisions"] == ["float32", "int8"]
+    at = data["names"].index("a")
+    assert {key: digits[at] for key, digits in data["layers"].items()} == {
+        **{"0": "1", "1": "0", "2": "1"},
+        **{"3": "0", "4": "1", "5": "1"},
+    }
+
+
+def test_nothing_of_a_model_is_markup() -> None:
+    rows = [{"layer": EVIL, "op_type": EVIL, "kind": EVIL, "failure": EVIL, "found_by": EVIL}]
+    exclusions = {"layers": [{**rows[0], "attempts": [1, 2]}]}
+    record = hand_study(**{"seqto.model": EVIL, "seqto.search": EVIL})
+    scheme = {
+        **{"scheme": EVIL, "divergence": 0.5, "exact_divergence": 0.01, "size_bytes": 250},
+        **{"size_ratio": 0.25, "latency_ms": 2.0, "latency_p10_ms": 1.5, "base": True},
+    }
+    record = replace(record, tables={"schemes": [scheme]})
+    page = made(record, environment={EVIL: EVIL}, exclusions=exclusions)
+    assert "<img" not in page
+    assert page.count("<script") == page.count("</script>") == 2
+    assert page.count("&lt;/script&gt;&lt;img") >= 10
+    for title in ("cannot run quantized", "Full quantizations compared first", "Failures"):
+        assert title in page
+
+
+def test_what_a_study_lacks_is_left_out() -> None:
+    page = made(study([trial(0, accuracy_loss=0.0, size_bytes=10.0)]))
+    for title in ("Failures", "Full quantizations", "cannot run", "Sensitivity", "figures"):
+        assert title not in page
+    assert "latency" not in re.sub(r"<(style|script).*?</\1>", "", page, flags=re.DOTALL)
+
+
+def test_failed_ones_and_duplicates_are_in_the_table() -> None:
+    page = made(hand_study())
+    assert "same model as #0" in page and page.count("failed") >= 2
+
+
+def test_precisions_and_schemes_are_told() -> None:
+    assert '<button type="button">in float32</button>' in made(hand_study())
+    mixed = Candidate.of({"a": "int4", "b": "float16"}, "7 bits per tensor")
+    one = replace(trial(0, **figures(0.1, 300)), candidate=mixed)
+    page = made(study([one]))
+    assert '<button type="button">layers</button>' in page and "1 int4, 1 float16" in page
+    assert "<small>7 bits per tensor</small>" in page
+
+
+def test_each_recommended_one_has_its_commands() -> None:
+    record = hand_study()
+    found = choices(record, find_front(record.trials, LOSS_SIZE, record.baseline))
+    assert [each.index for each in found] == [1, 3, 0]
+    assert found[0].rebuild.endswith("candidate.from_run=run-1")
+    assert 'load_model("runs:/run-1/model")' in found[0].load
+
+
+def test_a_large_study_stays_small(tmp_path: Path) -> None:
+    record = random_study(layers=300, candidates=200)
+    front = find_front(record.trials, LOSS_SIZE, record.baseline)
+    picture = tmp_path / "sensitivity.png"
+    Image.new("RGB", (10, 10)).save(picture)
+    path = tmp_path / "new" / "report.html"
+    write_study_page(path, record, front, {}, {picture.name: picture})
+    assert path.stat().st_size < 600_000
+    assert "data:image/png;base64,iVBOR" in path.read_text()
