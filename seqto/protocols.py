@@ -278,6 +278,10 @@ class Tracker(TrialLog, Protocol):
         """Mark the front's members, and record its figures and these files with the study."""
         ...
 
+    def log_note(self, study: str, text: str) -> None:
+        """Put a text on the study's page, above what a person wrote there."""
+        ...
+
     def log_model(
         self, trial: Trial, model: Model, example: Arrays, facts: Mapping[str, str]
     ) -> None:
@@ -294,4 +298,12 @@ class Tracker(TrialLog, Protocol):
 
     def address(self, study: str) -> Address:
         """Return where a person looks at the study."""
+        ...
+
+    def pages(self, study: str, front: Front) -> Mapping[str, str]:
+        """Return links for the study's page: `report`, `candidates`, `charts`, `compare`.
+
+        The page of each member of the front is there under its id. What a tracker has no page
+        for is missing.
+        """
         ...

@@ -30,7 +30,9 @@ from seqto.screening import Screen, ScreenedSearch, spread
 from seqto.search.bases import SearchFromBases
 from seqto.sensitivity.stability import stability
 from seqto.subject import Parts, float_latency, rank_layers
+from seqto.tracking.ui import trial_name
 from seqto.types import (
+    COMMAND,
     CONSTRAINT,
     INT8,
     OVERRIDES,
@@ -128,6 +130,8 @@ class Study:
     settings: StudySettings
     tracker: Tracker
     workspace: Workspace
+    command: str = ""
+    """The command line that asks for it, if one does."""
 
     @property
     def name(self) -> str:
@@ -173,10 +177,13 @@ class Study:
             "seqto.data": self.subject.fingerprint,
             "seqto.metric": parts.metric.name,
             **{f"seqto.device.{name}": fact for name, fact in parts.device.describe().items()},
+            **({COMMAND: self.command} if self.command else {}),
             **self._report_tags(overrides),
         }
-        name = f"{parts.source.name} {parts.device.name} {parts.quantizer.name}"
-        return StudyPlan(self.key, name, tags, _flat(parts.settings), config, self._data())
+        names = (parts.source.name, parts.device.name, parts.quantizer.name, parts.search.name)
+        return StudyPlan(
+            self.key, " ".join(names), tags, _flat(parts.settings), config, self._data()
+        )
 
     def _data(self) -> tuple[DataSplit, ...]:
         settings = self.parts.settings.get("dataset", {})
@@ -423,7 +430,7 @@ def run_trial(
 def start_trial(tracker: Tracker, study: str | None, assignment: Assignment) -> str:
     """Return the id of a new trial, by a name that tells it apart."""
     candidate = assignment.candidate
-    name = f"{assignment.index:03d} excl {len(candidate.excluded)}"
+    name = trial_name(assignment.index, candidate)
     return tracker.start_trial(study, assignment.index, candidate, name)
 
 

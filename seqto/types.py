@@ -28,6 +28,9 @@ SCREENING = "screening"
 TABLES = (SCHEMES, SCREENING)
 """What a study records on the way: full quantizations compared, candidates screened."""
 
+COMMAND = "seqto.command"
+"""The tag of a study that has the command line that made it."""
+
 OVERRIDES = "seqto.overrides"
 CONSTRAINT = "seqto.constraint"
 REGISTERED = "seqto.registered_model"

@@ -67,6 +67,10 @@ class Inspector(Protocol):
         """Return the files stored with the study, by name."""
         ...
 
+    def note(self, study: str) -> str:
+        """Return the text on the study's page."""
+        ...
+
     def models(self, trial: str) -> list[bytes]:
         """Return the models stored with the trial."""
         ...
@@ -440,6 +444,20 @@ class TrackerSuite:
 
     def test_address_names_the_study(self, desk: Desk) -> None:
         assert desk.study in desk.tracker.address(desk.study).url
+
+    def test_pages_are_of_the_study_and_its_front(self, desk: Desk) -> None:
+        members = [desk.finish(index, accuracy_loss=index / 2) for index in range(2)]
+        pages = desk.tracker.pages(desk.study, _front(members))
+        known = {"report", "candidates", "charts", "compare", *(trial.id for trial in members)}
+        assert set(pages) <= known
+        if "compare" in pages:
+            assert all(trial.id in pages["compare"] for trial in members)
+
+    def test_later_note_replaces_the_earlier(self, desk: Desk, inspector: Inspector) -> None:
+        for text in ("first", "second"):
+            desk.tracker.log_note(desk.study, text)
+        assert inspector.note(desk.study).startswith("second")
+        assert "first" not in inspector.note(desk.study)
 
     # What is not there
 

@@ -2,6 +2,9 @@
 
 import math
 import platform
+import re
+import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
@@ -18,6 +21,7 @@ from seqto.cli.fetch import fetch_model
 from seqto.cli.pointers import print_lines, where_to_look
 from seqto.errors import ConfigError, ConstraintError
 from seqto.exclusions import DOCUMENT
+from seqto.report.note import study_note
 from seqto.report.terminal import StudyProgress, in_words, print_front, print_schemes
 from seqto.study import Assignment, Launch, Outcome, Study
 from seqto.types import Front, StudyRecord
@@ -52,13 +56,15 @@ def run_study(
     count = getattr(parts.device, "workers", 1) or usable_cores()
     workers = Workers(parts, subject, tracker, count)
     settings = build_settings(config, len(subject.layers) + 1 if launch else workers.batch)
-    study = Study(parts, subject, settings, tracker, context.workspace)
+    study = Study(parts, subject, settings, tracker, context.workspace, command_line())
     _introduce(console, study)
 
     with StudyProgress(console) as progress, workers:
 
         def publish(record: StudyRecord, front: Front) -> Sequence[Path]:
             progress.say("drawing, storing models")
+            note = study_note(record, front, tracker.pages(record.id, front))
+            tracker.log_note(record.id, note)
             exclusions = tracker.read_document(record.id, DOCUMENT)
             return write_files(folder, record, front, _environment(study), exclusions)
 
@@ -103,6 +109,15 @@ def write_files(
     pictures = {each.name: each for each in (sensitivity, objectives)}
     study_page.write_study_page(page, record, front, environment, pictures, exclusions)
     return [sensitivity, objectives, picture, report, page]
+
+
+def command_line() -> str:
+    """Return the command of this process as it can be typed again, without passwords."""
+    program, *words = sys.argv
+    name = Path(program).name
+    command = "python -m seqto" if name == "__main__.py" else name
+    # MLflow keeps it, and shows it to whoever may look.
+    return re.sub(r"(://)[^/@\s]+@", r"\1***@", f"{command} {shlex.join(words)}")
 
 
 def _introduce(console: Console, study: Study) -> None:

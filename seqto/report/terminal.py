@@ -55,7 +55,7 @@ SHORT = {INT4: "i4", INT8: "i8", INT16: "i16", FLOAT16: "f16", FLOAT32: "f32"}
 
 def print_front(console: Console, record: StudyRecord, front: Front) -> None:
     """Print the front as a table, and under it what each recommended candidate offers."""
-    shown = _spread(front, MOST_ROWS)
+    shown = spread_members(front, MOST_ROWS)
     console.print(_heading(record, front), highlight=False)
     console.print(_front_table(record, front, shown, gap=2 if console.width >= 90 else 1))
     if len(shown) < len(front.members):
@@ -254,7 +254,7 @@ def _float_metrics(baseline: Metrics) -> Metrics:
     return {"size_ratio": 1.0, "accuracy_loss": 0.0, **baseline}
 
 
-def _spread(front: Front, most: int) -> list[Trial]:
+def spread_members(front: Front, most: int) -> list[Trial]:
     """Return at most `most` members: all recommended ones, and others evenly in between."""
     members = front.members
     chosen = {at for at, member in enumerate(members) if front.aliases(member)}

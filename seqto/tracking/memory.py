@@ -38,6 +38,7 @@ class MemoryStudy:
     tables: dict[str, Table] = dataclasses.field(default_factory=dict)
     tags: dict[str, str] = dataclasses.field(default_factory=dict)
     front: Front | None = None
+    note: str = ""
     files: dict[str, bytes] = dataclasses.field(default_factory=dict)
 
 
@@ -158,6 +159,10 @@ class MemoryTracker:
         held.front = front
         held.files |= {path.name: path.read_bytes() for path in files}
 
+    def log_note(self, study: str, text: str) -> None:
+        """Keep the note."""
+        self._study(study).note = text
+
     def log_model(
         self, trial: Trial, model: Model, example: Arrays, facts: Mapping[str, str]
     ) -> None:
@@ -178,6 +183,10 @@ class MemoryTracker:
     def address(self, study: str) -> Address:
         """Return the study's name in this process."""
         return Address(f"memory:{study}")
+
+    def pages(self, study: str, front: Front) -> Mapping[str, str]:
+        """Return no pages, as there are none."""
+        return {}
 
     def _study(self, study: str) -> MemoryStudy:
         if study not in self.studies:

@@ -10,6 +10,7 @@ import functools
 import json
 import logging
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -35,6 +36,7 @@ from pydantic.dataclasses import dataclass
 from seqto.errors import TrackingError
 from seqto.graph.sessions import open_session
 from seqto.interrupts import in_one_go
+from seqto.tracking.ui import experiment_tags, looks, run_page, study_pages, study_view
 from seqto.types import (
     TABLES,
     Address,
@@ -65,6 +67,12 @@ _LONGEST_TAG = 8000
 _LARGEST_EXAMPLE = 10_000
 # MLflow's own tag of what a run uses a data set for.
 _CONTEXT = "mlflow.data.context"
+
+_NOTE = "mlflow.note.content"
+# Ends with a comment, which nobody sees, that tells whether a person changed what is above it.
+_END = "---\n*Your own notes: what is written below this line is kept.*\n\n[//]: # (seqto {})"
+
+_log = logging.getLogger(__name__)
 
 # By default MLflow tries for four minutes to reach a server that is not there.
 _IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
@@ -238,22 +246,27 @@ class MlflowTracker:
     def log_front(self, study: str, front: Front, files: Sequence[Path]) -> None:
         """Tag the members, untag those of an earlier front, log figures and files."""
         ranks = {trial.id: rank for rank, trial in enumerate(front.members, 1)}
+        trials = {each.id: each for each in self.trials(study)}
         evaluated = [each for each in _data_of(self._run(study)) if _is_evaluation(each)]
         for run in self._children(study):
             if evaluated and not _data_of(run):
                 self._client.log_inputs(run.info.run_id, evaluated)
             tags = _front_tags(front, run.info.run_id, ranks)
+            if trial := trials.get(run.info.run_id):
+                tags |= looks(trial, front, run.data.tags)
             if any(run.data.tags.get(name) != value for name, value in tags.items()):
                 self._batch(run.info.run_id, tags=tags)
-        children = self.trials(study)
         metrics = {
             "hypervolume": front.hypervolume,
             "front_size": len(front.members),
-            "candidates": len(children),
-            "failed": sum(each.state is TrialState.FAILED for each in children),
+            "candidates": len(trials),
+            "failed": sum(each.state is TrialState.FAILED for each in trials.values()),
             "wall_seconds": (get_current_time_millis() - self._run(study).info.start_time) / 1000,
         }
         self._batch(study, metrics=metrics)
+        if front.members:
+            experiment = self._run(study).info.experiment_id
+            self._client.set_experiment_tag(experiment, *study_view(study, front))
         self.log_files(study, files)
 
     @in_one_go
@@ -261,6 +274,19 @@ class MlflowTracker:
         """Record files of the study, in place of those of the same names."""
         for path in files:
             self._client.log_artifact(study, str(path))
+
+    @in_one_go
+    def log_note(self, study: str, text: str) -> None:
+        """Put a text into the run's description, above what a person wrote there."""
+        note = _note(text.strip(), self._run(study).data.tags.get(_NOTE, ""))
+        if len(note) > _LONGEST_TAG:
+            _log.warning(
+                "The description of run %s is left as it is: with the notes in it there is no "
+                "space for the front. Shorten them, then run the study again.",
+                study,
+            )
+            return
+        self._batch(study, tags={_NOTE: note})
 
     @in_one_go
     def check_finished(self, study: str) -> None:
@@ -316,9 +342,10 @@ class MlflowTracker:
     def register(self, study: str, name: str, recommended: Sequence[Recommendation]) -> None:
         """Make a version of each recommended model, once, and move the aliases to them."""
         with _unless_it_exists():
-            self._client.create_registered_model(
-                name, description="Selectively quantized by seqto; see the aliases of its versions."
-            )
+            held = self._run(study).data.tags
+            kinds = ("seqto.model", "seqto.device", "seqto.quantization")
+            tags = {kind: held[kind] for kind in kinds if kind in held}
+            self._client.create_registered_model(name, tags, _about(name))
         for each in recommended:
             number = self._version(name, study, each.trial)
             self._client.set_registered_model_alias(name, each.alias, number)
@@ -332,7 +359,7 @@ class MlflowTracker:
     @in_one_go
     def address(self, study: str) -> Address:
         """Return the study's page, and how to serve it where no server runs."""
-        page = f"/#/experiments/{self._experiment_id}/runs/{study}"
+        page = f"/{run_page(self._experiment_id, study)}"
         uri = self._resolved_uri
         if uri.startswith(("http://", "https://")):
             return Address(uri.rstrip("/") + page)
@@ -340,6 +367,11 @@ class MlflowTracker:
         store = uri.replace(f"{Path.cwd()}/", "")
         command = shlex.join([_mlflow_command(), "ui", "--backend-store-uri", store])
         return Address(f"http://127.0.0.1:5000{page}", command)
+
+    @in_one_go
+    def pages(self, study: str, front: Front) -> Mapping[str, str]:
+        """Return links that work on any server of this store."""
+        return study_pages(self._run(study).info.experiment_id, study, front)
 
     @property
     def client(self) -> MlflowClient:
@@ -363,7 +395,7 @@ class MlflowTracker:
             client = MlflowClient(self._resolved_uri)
             if client.get_experiment_by_name(self._experiment_name) is None:
                 with _unless_it_exists():
-                    client.create_experiment(self._experiment_name)
+                    client.create_experiment(self._experiment_name, tags=experiment_tags())
         return client
 
     @functools.cached_property
@@ -416,7 +448,8 @@ class MlflowTracker:
 
     def _create_run(self, name: str, tags: Mapping[str, str], parent: str | None) -> str:
         nesting = {"mlflow.parentRunId": parent} if parent else {}
-        all_tags = resolve_tags({**tags, **nesting})
+        cut = {key: value[:_LONGEST_TAG] for key, value in tags.items()}
+        all_tags = resolve_tags({**cut, **nesting})
         run = self._client.create_run(self._experiment_id, tags=all_tags, run_name=name)
         return str(run.info.run_id)
 
@@ -633,15 +666,34 @@ def _requirements() -> list[str]:
 
 
 def _describe(trial: Trial) -> str:
-    loss, ratio = trial.metrics.get("accuracy_loss"), trial.metrics.get("size_ratio")
+    """Say what a version offers, the figures first: lists show some twenty characters."""
+    ratio, loss, latency = map(trial.metrics.get, ("size_ratio", "accuracy_loss", "latency_ms"))
     facts = [
-        f"{len(trial.candidate.excluded)} of {len(trial.candidate.precisions)} layers in float32"
+        *([] if ratio is None else [f"{ratio:.0%} size"]),
+        *([] if loss is None else [f"{loss:.2%} loss"]),
+        *([] if latency is None else [f"{latency:.2f} ms"]),
+        f"candidate {trial.index}",
+        f"{len(trial.candidate.excluded)} of {len(trial.candidate.precisions)} layers in float32",
     ]
-    if ratio is not None:
-        facts.append(f"{ratio:.1%} of the float model's size")
-    if loss is not None:
-        facts.append(f"accuracy loss {loss:.2%}")
-    return f"Candidate {trial.index}: {', '.join(facts)}."
+    return ", ".join(facts)
+
+
+def _about(name: str) -> str:
+    """Return the description of a registered model."""
+    return (
+        "Selectively quantized by seqto. Its aliases: **balanced** is nearest the ideal, "
+        "**accurate** has the least loss, **small** the least size, **champion** was promoted.\n\n"
+        f'    mlflow.onnx.load_model("models:/{name}@balanced")'
+    )
+
+
+def _note(text: str, held: str) -> str:
+    """Return the text with what a person wrote: below its end, or into seqto's own part."""
+    pattern = re.escape(_END).replace(r"\{\}", r"(\w*)")
+    ours, written, theirs = [*re.split(pattern, held.replace("\r\n", "\n"), maxsplit=1), "", ""][:3]
+    if content_key(ours.strip()) != written:
+        theirs = f"{ours.strip()}\n\n{theirs.strip()}"
+    return f"{text}\n\n{_END.format(content_key(text))}\n\n{theirs.strip()}".strip()
 
 
 def _mlflow_command() -> str:

@@ -31,7 +31,7 @@ def opened(result: Result, folder: Path) -> Run:
     """Return the run that the command says to open."""
     assert result.code == 0, result.err
     (line,) = (line for line in result.out.splitlines() if line.startswith("open:"))
-    return client(folder).get_run(line.rpartition("/")[2])
+    return client(folder).get_run(line.rpartition("/")[2].partition("?")[0])
 
 
 def complaint(result: Result) -> str:

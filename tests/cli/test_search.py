@@ -34,7 +34,7 @@ def client(folder: Path) -> MlflowClient:
 
 def opened(result: Result, folder: Path) -> Run:
     """Return the run that the command says to open."""
-    return client(folder).get_run(last_line(result, "open").rpartition("/")[2])
+    return client(folder).get_run(last_line(result, "open").rpartition("/")[2].partition("?")[0])
 
 
 def children(result: Result, folder: Path) -> list[Run]:

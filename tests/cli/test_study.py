@@ -2,6 +2,8 @@
 
 import json
 import re
+import shlex
+import sys
 from pathlib import Path
 
 import mlflow
@@ -12,6 +14,7 @@ from commands import Command, Result
 from mlflow.tracking import MlflowClient
 from PIL import Image
 
+from seqto.cli.studies import command_line
 from seqto.datasets.digits import DigitsDataset
 from seqto.graph.load import input_specs
 from seqto.models.embedded import EmbeddedModel
@@ -32,7 +35,7 @@ def last_line(result: Result, label: str) -> str:
 
 
 def run_id(result: Result) -> str:
-    return last_line(result, "open").rpartition("/")[2]
+    return last_line(result, "open").rpartition("/")[2].partition("?")[0]
 
 
 def client(folder: Path) -> MlflowClient:
@@ -62,9 +65,8 @@ def test_study_prints_where_to_look(seqto: Command, tmp_path: Path) -> None:
     assert "balanced" in result.out and "float" in result.out
     with Image.open(tmp_path / last_line(result, "picture")) as picture:
         assert picture.width > 500
-    assert re.fullmatch(
-        r"http://127.0.0.1:5000/#/experiments/1/runs/\w{32}", last_line(result, "open")
-    )
+    page = r"http://127.0.0.1:5000/#/experiments/1/runs/\w{32}\?workflowType=machine_learning"
+    assert re.fullmatch(page, last_line(result, "open"))
     assert "mlflow ui --backend-store-uri sqlite:///" in last_line(result, "serve")
     assert "\r" not in result.out and "\x1b" not in result.out, "quiet when not a terminal"
 
@@ -95,6 +97,30 @@ def test_study_leaves_what_the_design_says(seqto: Command, tmp_path: Path) -> No
     on_front = [child for child in children if child.data.tags["seqto.pareto"] == "true"]
     assert len(on_front) == study.data.metrics["front_size"]
     assert all("seqto.model_uri" in child.data.tags for child in on_front)
+    command = f"seqto {shlex.join([*SHORT, '-m'])}"
+    assert study.data.tags["seqto.command"] == command
+    note = study.data.tags["mlflow.note.content"]
+    assert f"\n{command}\n" in note
+    assert all(f"/runs/{child.info.run_id}?" in note for child in on_front)
+
+
+@pytest.mark.parametrize(
+    ("typed", "shown"),
+    [
+        (["seqto", "-m"], "seqto -m"),
+        (["/a folder/seqto/__main__.py", "-m"], "python -m seqto -m"),
+        (["/bin/seqto", "model.path=a b's.onnx"], """seqto 'model.path=a b'"'"'s.onnx'"""),
+        (
+            ["seqto", "tracking.uri=https://me:secret@host/a@b", "-m"],
+            "seqto tracking.uri=https://***@host/a@b -m",
+        ),
+    ],
+)
+def test_command_is_kept_as_it_can_be_typed_but_without_passwords(
+    monkeypatch: pytest.MonkeyPatch, typed: list[str], shown: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", typed)
+    assert command_line() == shown
 
 
 def test_registered_models_load(seqto: Command, tmp_path: Path) -> None:

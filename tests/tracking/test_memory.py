@@ -26,6 +26,9 @@ class MemoryInspector:
     def files(self, study: str) -> dict[str, bytes]:
         return self._tracker.studies[study].files
 
+    def note(self, study: str) -> str:
+        return self._tracker.studies[study].note
+
     def models(self, trial: str) -> list[bytes]:
         return [self._tracker.models[trial]]
 

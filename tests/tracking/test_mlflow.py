@@ -26,6 +26,7 @@ from suite_trackers import PLAN, Desk, Inspector, TrackerSuite
 
 from seqto.errors import TrackingError
 from seqto.tracking.mlflow import MlflowTracker
+from seqto.tracking.ui import COLOUR, trial_name
 from seqto.types import (
     TABLES,
     Candidate,
@@ -128,6 +129,9 @@ class MlflowInspector:
             each.path: _artifact(self._client, study, each.path)
             for each in self._client.list_artifacts(study)
         }
+
+    def note(self, study: str) -> str:
+        return str(self._client.get_run(study).data.tags["mlflow.note.content"])
 
     def models(self, trial: str) -> list[bytes]:
         run = self._client.get_run(trial)
@@ -327,6 +331,95 @@ def test_more_children_than_one_page_are_found(desk: Desk, monkeypatch: pytest.M
     assert [trial.index for trial in desk.tracker.trials(desk.study)] == [0, 1, 2, 3, 4]
 
 
+# What its pages show
+
+
+def test_front_can_be_told_from_the_names_and_colours_of_runs(
+    desk: Desk, client: MlflowClient
+) -> None:
+    trials = [desk.finish(index, accuracy_loss=index / 10) for index in range(3)]
+    best = Recommendation("balanced", trials[1])
+    for members, recommended, names in (
+        (trials[:2], (best,), ["000 front", "001 balanced", "002 excl 0"]),
+        (trials[1:], (), ["000 excl 0", "001 front", "002 front"]),
+    ):
+        front = Front(("accuracy_loss", "size_bytes"), tuple(members), recommended, 0.5)
+        # The desk has its own names; those of a study are kept up to date.
+        for trial in trials:
+            if client.get_run(trial.id).info.run_name == f"{trial.index:03d}":
+                client.update_run(trial.id, name=trial_name(trial.index, trial.candidate))
+        desk.tracker.log_front(desk.study, front, [])
+        runs = [client.get_run(trial.id) for trial in trials]
+        assert [run.info.run_name for run in runs] == names
+        colours = {
+            name.split()[1]: run.data.tags[COLOUR] for name, run in zip(names, runs, strict=True)
+        }
+        assert len(set(colours.values())) == len(colours)
+
+
+def test_names_and_colours_that_a_person_chose_are_kept(desk: Desk, client: MlflowClient) -> None:
+    trial = desk.finish(0, accuracy_loss=0.5)
+    client.update_run(trial.id, name="the good one")
+    client.set_tag(trial.id, COLOUR, "#123456")
+    front = Front(("accuracy_loss", "size_bytes"), (trial,), (), 0.5)
+    desk.tracker.log_front(desk.study, front, [])
+    run = client.get_run(trial.id)
+    assert (run.info.run_name, run.data.tags[COLOUR]) == ("the good one", "#123456")
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_what_a_person_wrote_below_the_note_is_kept(
+    desk: Desk, client: MlflowClient, newline: str
+) -> None:
+    desk.tracker.log_note(desk.study, "first")
+    edited = f"{MlflowInspector(client).note(desk.study)}\n\nMine, *all* mine.\n"
+    client.set_tag(desk.study, "mlflow.note.content", edited.replace("\n", newline))
+    for text in ("second", "third"):
+        desk.tracker.log_note(desk.study, text)
+    held = MlflowInspector(client).note(desk.study)
+    assert held.startswith("third\n") and held.endswith("\n\nMine, *all* mine.")
+    assert "first" not in held and "second" not in held
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda held: held.replace("first", "first, but changed"),
+        lambda held: "first, but changed",
+        lambda held: f"{held.replace('first', 'first, but changed')}\n\nAnd more.",
+    ],
+)
+def test_note_that_a_person_changed_is_kept_below(
+    desk: Desk, client: MlflowClient, edit: Callable[[str], str]
+) -> None:
+    desk.tracker.log_note(desk.study, "first")
+    held = MlflowInspector(client).note(desk.study)
+    client.set_tag(desk.study, "mlflow.note.content", edit(held))
+    for text in ("second", "third"):
+        desk.tracker.log_note(desk.study, text)
+    ours, _, theirs = MlflowInspector(client).note(desk.study).partition("[//]: # ")
+    assert ours.startswith("third\n") and "first" not in ours
+    assert theirs.count("first, but changed") == 1
+    assert "second" not in theirs
+
+
+def test_notes_that_leave_no_space_are_left_alone(
+    desk: Desk, client: MlflowClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    client.set_tag(desk.study, "mlflow.note.content", "m" * 7900)
+    desk.tracker.log_note(desk.study, "front " * 50)
+    assert MlflowInspector(client).note(desk.study) == "m" * 7900
+    assert desk.study in caplog.text
+
+
+def test_long_tags_of_a_plan_are_cut(
+    tracker: MlflowTracker, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRUNCATE_LONG_VALUES", "false")
+    study = tracker.open_study(replace(PLAN, tags={"seqto.command": "c" * 9000}), True)
+    assert client.get_run(study).data.tags["seqto.command"] == "c" * 8000
+
+
 # Models
 
 
@@ -393,11 +486,17 @@ def test_registered_model_has_a_signature_for_any_batch(registered: str, uri: st
 
 def test_version_says_what_it_is(registered: str, client: MlflowClient) -> None:
     (version,) = client.search_model_versions(f"name = '{registered}'")
-    assert version.description == (
-        "Candidate 0: 1 of 3 layers in float32, 50.0% of the float model's size, "
-        "accuracy loss 12.50%."
-    )
+    # Lists of versions show some twenty characters.
+    figures = "50% size, 12.50% loss"
+    assert version.description == f"{figures}, candidate 0, 1 of 3 layers in float32"
     assert version.tags["seqto.study"]
+
+
+def test_registered_model_says_what_its_aliases_mean(registered: str, client: MlflowClient) -> None:
+    found = client.get_registered_model(registered)
+    assert found.tags == {"seqto.model": "tiny", "seqto.device": "cpu"}
+    assert f'mlflow.onnx.load_model("models:/{registered}@balanced")' in found.description
+    assert all(f"**{alias}**" in found.description for alias in ("balanced", "small", "champion"))
 
 
 def test_registering_again_makes_no_new_version(desk: Desk, client: MlflowClient) -> None:
@@ -588,7 +687,8 @@ def test_address_of_a_store_says_how_to_serve_it(
 ) -> None:
     address = desk.tracker.address(desk.study)
     experiment = client.get_run(desk.study).info.experiment_id
-    assert address.url == f"http://127.0.0.1:5000/#/experiments/{experiment}/runs/{desk.study}"
+    page = f"http://127.0.0.1:5000/#/experiments/{experiment}/runs/{desk.study}"
+    assert address.url == f"{page}?workflowType=machine_learning"
     command, *arguments = shlex.split(address.command)
     assert Path(command).name == "mlflow"
     # Served from the folder that the store is in, its name is enough.
@@ -601,7 +701,7 @@ def test_address_of_a_server_is_its_page(slash: str) -> None:
     answer = {"experiment": {"experiment_id": "7", "name": "seqto", "lifecycle_stage": "active"}}
     with _server(json.dumps(answer)) as server:
         address = MlflowTracker(uri=server + slash).address("abc")
-        assert address.url == f"{server}/#/experiments/7/runs/abc"
+        assert address.url == f"{server}/#/experiments/7/runs/abc?workflowType=machine_learning"
         assert address.command == ""
 
 

@@ -1,0 +1,112 @@
+"""The note that a study opens with in MLflow: its answer, its front, how it was made."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from seqto.pareto import comparable
+from seqto.report.figures import Metrics, in_bytes, in_ms, in_percent, size_ratio
+from seqto.report.info import study_title
+from seqto.report.terminal import in_words, precisions_in_words, spread_members
+from seqto.types import COMMAND, Front, StudyRecord, Trial
+
+MOST_ROWS = 12
+
+# MLflow's tables have neither borders nor alignment, and its sans serif digits are of one width.
+_GAP, _DIGIT = "&emsp;", "&numsp;"
+_LINKS = {
+    "report": "report",
+    "candidates": "all candidates",
+    "charts": "charts",
+    "compare": "compare the front",
+}
+
+
+def study_note(record: StudyRecord, front: Front, pages: Mapping[str, str]) -> str:
+    """Return the note as Markdown, with links to those pages that there are.
+
+    Until a person unfolds it MLflow shows about five lines, and covers all but two, so that no
+    link there can be clicked: hence the links come first, then the answer.
+    """
+    links = [f"[{text}]({pages[name]})" for name, text in _LINKS.items() if name in pages]
+    parts = [" · ".join(links), _answer(record, front), _table(record, front, pages), _rest(front)]
+    return "\n\n".join(part for part in [*parts, _command(record)] if part)
+
+
+def plain(text: str) -> str:
+    """Return text in which nothing means anything to Markdown or HTML."""
+    flat = " ".join(text.split())
+    return re.sub(r"[^\w ./,%-]|_", lambda found: f"&#{ord(found.group())};", flat)
+
+
+def _answer(record: StudyRecord, front: Front) -> str:
+    title = f"**{plain(study_title(record))}**"
+    count = f"{len(front.members)} of {len(comparable(record.trials))} candidates on the front."
+    if not front.recommended:
+        return f"{title}: {count}"
+    first = front.recommended[0]
+    offer = in_words(first.trial.metrics, record.baseline, record.tags.get("seqto.metric", "top1"))
+    return f"{title}: **{first.alias}** (#{first.trial.index}) has {plain(offer)}. {count}"
+
+
+def _table(record: StudyRecord, front: Front, pages: Mapping[str, str]) -> str:
+    shown = spread_members(front, MOST_ROWS)
+    rows = [_row(trial, front, record.baseline, pages) for trial in shown]
+    own = {"size_ratio": 1.0, "accuracy_loss": 0.0, **record.baseline}
+    rows.append(["float", "", *_figures(own, record.baseline), ""])
+    titles = ["candidate", "in float32", "size", "of float", "loss", "accuracy", "latency", ""]
+    kept = [at for at in range(len(titles)) if any(row[at] for row in rows)]
+    padded = _padded([[row[at] for at in kept] for row in rows])
+    lines = [[titles[at] for at in kept], *padded]
+    head, *body = (f"| {f'{_GAP} | '.join(line)} |" for line in lines)
+    return "\n".join([head, "| --- " * len(kept) + "|", *body])
+
+
+def _row(trial: Trial, front: Front, baseline: Metrics, pages: Mapping[str, str]) -> list[str]:
+    name = f"#{trial.index}"
+    linked = f"[{name}]({pages[trial.id]})" if trial.id in pages else name
+    aliases = ", ".join(front.aliases(trial))
+    figures = _figures(trial.metrics, baseline)
+    return [
+        linked,
+        precisions_in_words(trial.candidate),
+        *figures,
+        f"**{aliases}**" * bool(aliases),
+    ]
+
+
+def _figures(metrics: Metrics, baseline: Metrics) -> list[str]:
+    return [
+        in_bytes(metrics.get("size_bytes")),
+        in_percent(size_ratio(metrics, baseline), 1),
+        in_percent(metrics.get("accuracy_loss"), 2),
+        in_percent(metrics.get("accuracy"), 1),
+        in_ms(metrics.get("latency_ms")),
+    ]
+
+
+def _padded(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the rows with numbers aligned to the right, in all but the first and last column."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    last = len(widths) - 1
+    return [
+        [
+            cell if at in (0, last) else _DIGIT * (widths[at] - len(cell)) + cell
+            for at, cell in enumerate(row)
+        ]
+        for row in rows
+    ]
+
+
+def _rest(front: Front) -> str:
+    hidden = len(front.members) - MOST_ROWS
+    return f"and {hidden} more" if hidden > 0 else ""
+
+
+def _command(record: StudyRecord) -> str:
+    command = record.tags.get(COMMAND, "")
+    if not command:
+        return ""
+    # Longer than any in the command, so that it ends where the command does.
+    longest = max(map(len, re.findall("`+", command)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"Made by\n\n{fence}bash\n{command}\n{fence}"

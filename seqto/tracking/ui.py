@@ -1,0 +1,170 @@
+"""How studies look in MLflow's web pages: addresses, saved views, names and colours.
+
+None of it is an interface that MLflow documents. Where a later version does not know it, a link
+leads to the plain page, and nothing else is lost.
+"""
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from seqto.types import FLOAT32, INT8, Candidate, Front, Trial
+
+# MLflow 3 opens in the mode for language models, which hides the runs and the model registry.
+_MODE = "workflowType=machine_learning"
+_VIEW = "mlflow.sharedViewState."
+COLOUR = "mlflow.runColor"
+RECOMMENDED, MEMBER, OTHER = "#d55e00", "#0072b2", "#b8bec4"
+COLOURS = (RECOMMENDED, MEMBER, OTHER)
+
+MOST_COMPARED = 40
+"""The ids of all runs are in the address of a comparison."""
+
+_SHOWN = ("accuracy_loss", "size_ratio", "latency_ms", "accuracy")
+_ABOUT = (
+    "Selective quantization by seqto: a run is a study, the runs below it are its candidates. "
+    "Open a study to read its answer, or choose one of the views."
+)
+
+
+def run_page(experiment: str, run: str, tab: str = "") -> str:
+    """Return the page of a run, behind the address of a server."""
+    return f"#/experiments/{experiment}/runs/{run}{tab}?{_MODE}"
+
+
+def study_pages(experiment: str, study: str, front: Front) -> dict[str, str]:
+    """Return the pages that belong to a study, by name, and those of the front by the run's id."""
+    runs = [trial.id for trial in front.members[:MOST_COMPARED]]
+    view = f"#/experiments/{experiment}/runs?viewStateShareKey={_view_id(study)}&{_MODE}"
+    return {
+        "report": run_page(experiment, study, "/artifacts/report.html"),
+        "candidates": view,
+        "charts": f"{view}&compareRunsMode=CHART",
+        "compare": f"#/compare-runs?runs={_list(runs)}&experiments={_list([experiment])}&{_MODE}",
+        **{trial.id: run_page(experiment, trial.id) for trial in front.members},
+    }
+
+
+def trial_name(index: int, candidate: Candidate) -> str:
+    """Name a trial; twelve characters, which is all that some pages show, tell it apart."""
+    mixed = not {precision for _, precision in candidate.precisions} <= {INT8, FLOAT32}
+    return f"{index:03d} {'mixed' if mixed else f'excl {len(candidate.excluded)}'}"
+
+
+def looks(trial: Trial, front: Front, held: Mapping[str, str]) -> dict[str, str]:
+    """Return the tags that give a trial's run its name and colour, unless a person chose others."""
+    name, colour = trial_name(trial.index, trial.candidate), OTHER
+    if any(member.id == trial.id for member in front.members):
+        aliases = front.aliases(trial)
+        name = f"{trial.index:03d} {', '.join(aliases) or 'front'}"
+        colour = RECOMMENDED if aliases else MEMBER
+    wanted = {}
+    if held.get(COLOUR, OTHER) in COLOURS:
+        wanted[COLOUR] = colour
+    if held.get("mlflow.runName", "").startswith(f"{trial.index:03d} "):
+        wanted["mlflow.runName"] = name
+    return wanted
+
+
+def experiment_tags() -> dict[str, str]:
+    """Return the tags of a new experiment: what it is, and views to choose from."""
+    columns = [f"tags.`seqto.{name}`" for name in ("model", "device", "quantization", "search")]
+    figures = [f"metrics.`{name}`" for name in ("hypervolume", "front_size", "candidates")]
+    studies = _table("tags.\"seqto.kind\" = 'study'", [*columns, *figures])
+    # In another order than by date, MLflow does not fold candidates into their studies.
+    fronts = _table("tags.\"seqto.pareto\" = 'true'", _columns(_SHOWN), "accuracy_loss")
+    charts = _charts(("accuracy_loss", "size_ratio"), _SHOWN)
+    return {
+        "mlflow.experimentKind": "custom_model_development",
+        "mlflow.note.content": _ABOUT,
+        f"{_VIEW}seqto-studies": _named("seqto: studies", studies, 2),
+        f"{_VIEW}seqto-fronts": _named("seqto: all fronts", {**fronts, **charts}, 1),
+    }
+
+
+def study_view(study: str, front: Front) -> tuple[str, str]:
+    """Return the experiment's tag that holds the view of a study's candidates, and its value."""
+    objectives = tuple("size_ratio" if n == "size_bytes" else n for n in front.objectives)
+    measured = {name for trial in front.members for name in trial.metrics}
+    shown = [name for name in dict.fromkeys((*objectives, *_SHOWN)) if name in measured]
+    state = _table(f"tags.\"mlflow.parentRunId\" = '{study}'", _columns(shown), objectives[0])
+    return f"{_VIEW}{_view_id(study)}", _packed({**state, **_charts(objectives, shown)})
+
+
+def _view_id(study: str) -> str:
+    return f"seqto-{study}"
+
+
+def _list(values: Sequence[str]) -> str:
+    return quote(json.dumps(values, separators=(",", ":")), safe="")
+
+
+def _columns(metrics: Sequence[str]) -> list[str]:
+    figures = [f"metrics.`{name}`" for name in metrics]
+    return ["params.`excluded_count`", *figures, "tags.`seqto.recommended`"]
+
+
+def _table(condition: str, columns: Sequence[str], order: str = "") -> dict[str, Any]:
+    sorting = {"orderByKey": f"metrics.`{order}`", "orderByAsc": True} if order else {}
+    return {
+        "searchFilter": condition,
+        **sorting,
+        "selectedColumns": list(columns),
+        "columnOrder": ["attributes.`Run Name`", *columns],
+        "columnWidths": {name: 150 if name.startswith("tags") else 120 for name in columns},
+        "runsHiddenMode": "SHOW_ALL",
+    }
+
+
+def _charts(objectives: Sequence[str], shown: Sequence[str]) -> dict[str, Any]:
+    """Return the first objective over each other figure, then all of them at once."""
+    first, *others = objectives
+    planes = [name for name in dict.fromkeys((*others, "latency_ms")) if name in shown]
+    scatter = [
+        {**_chart("SCATTER", f"{first}-{name}"), "xaxis": _axis(name), "yaxis": _axis(first)}
+        for name in planes
+        if name != first
+    ]
+    parallel = {
+        **_chart("PARALLEL", "all"),
+        "selectedParams": ["excluded_count"],
+        "selectedMetrics": [*planes, first],
+        "showAllRuns": False,
+    }
+    section = {
+        **{"uuid": "seqto", "name": "Front", "display": True, "columns": 2, "cardHeight": 400},
+        **{"isReordered": False, "deleted": False, "isGenerated": False},
+    }
+    return {
+        "compareRunCharts": [*scatter, parallel],
+        "compareRunSections": [section],
+        # Else MLflow sorts its own section, of a bar chart a metric, before this one.
+        "isAccordionReordered": True,
+    }
+
+
+def _chart(kind: str, name: str) -> dict[str, Any]:
+    return {
+        **{"type": kind, "uuid": f"seqto-{name}", "metricSectionId": "seqto"},
+        **{"runsCountToCompare": 100, "deleted": False, "isGenerated": False},
+    }
+
+
+def _axis(metric: str) -> dict[str, str]:
+    return {"key": metric, "type": "METRIC"}
+
+
+def _named(name: str, state: Mapping[str, Any], order: int) -> str:
+    """Return a view for the list of views, where the highest `order` comes first."""
+    return json.dumps(
+        {"name": name, "createdAt": order, "updatedAt": order, "state": _packed(state)}
+    )
+
+
+def _packed(state: Mapping[str, Any]) -> str:
+    """Return a view in the form in which MLflow keeps its own."""
+    text = json.dumps(state, separators=(",", ":"))
+    return "deflate;" + base64.b64encode(zlib.compress(text.encode(), 9)).decode()
