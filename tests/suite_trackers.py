@@ -473,15 +473,6 @@ class TrackerSuite:
         with pytest.raises(TrackingError, match=desk.study):
             desk.tracker.trial(desk.study)
 
-
-def _front(members: list[Trial], **recommended: Trial) -> Front:
-    named = tuple(Recommendation(alias, trial) for alias, trial in recommended.items())
-    return Front(("accuracy_loss", "size_bytes"), tuple(members), named, 0.75)
-
-
-def _log(tracker: Tracker, trial: Trial, model: Model) -> None:
-    tracker.log_model(trial, model, feeds(model, 1), {"runtime": "onnxruntime"})
-
     def test_documents_are_kept_with_the_study(self, tracker: Tracker) -> None:
         study = tracker.open_study(PLAN, resume=True)
         assert tracker.read_document(study, "limits.json") is None
@@ -490,3 +481,12 @@ def _log(tracker: Tracker, trial: Trial, model: Model) -> None:
         assert tracker.read_document(study, "limits.json") == {
             "layers": [{"layer": "/a/Conv", "n": 2}]
         }
+
+
+def _front(members: list[Trial], **recommended: Trial) -> Front:
+    named = tuple(Recommendation(alias, trial) for alias, trial in recommended.items())
+    return Front(("accuracy_loss", "size_bytes"), tuple(members), named, 0.75)
+
+
+def _log(tracker: Tracker, trial: Trial, model: Model) -> None:
+    tracker.log_model(trial, model, feeds(model, 1), {"runtime": "onnxruntime"})
