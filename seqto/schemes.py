@@ -5,15 +5,21 @@ are. So the ways that a quantizer has are measured on a few calibration samples,
 are worth it become the base of the search.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
+import numpy as np
+
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
-from seqto.evaluate import Subject, outputs_of
+from seqto.errors import DeviceError, DeviceTransportError
+from seqto.evaluate import Subject, outputs_of, run_all
 from seqto.metrics.divergence import OutputHarm, harm_to
 from seqto.protocols import Device, SeveralSchemes
 from seqto.screening import first
 from seqto.types import INT8, RUINED, Candidate, Latency, Model, Samples, Table
+
+_log = logging.getLogger(__name__)
 
 _EXACT = {"session.disable_quant_qdq": "1"}
 """ONNX Runtime then computes as the file says, with no integer kernel."""
@@ -41,7 +47,19 @@ class SchemeResult:
 
 
 def compare(quantizer: SeveralSchemes, subject: Subject, device: Device) -> list[SchemeResult]:
-    """Return what each scheme does, the least harmful first, with the bases marked."""
+    """Return what each scheme does, the least harmful first, with the bases marked.
+
+    Those that the device cannot run are left out. Where it can run none, their files are compared
+    on this CPU: which layers the device lacks is found out later, and some base there has to be.
+    """
+    results = _results(quantizer, subject, device)
+    results = results or _results(quantizer, subject, OnnxRuntimeDevice())
+    results.sort(key=lambda each: each.divergence)
+    bases = choose(results, quantizer.bases)
+    return [replace(each, base=each in bases) for each in results]
+
+
+def _results(quantizer: SeveralSchemes, subject: Subject, device: Device) -> list[SchemeResult]:
     samples = first(subject.calibration, quantizer.samples)
     harm = harm_to(list(outputs_of(subject.model, samples, subject.batch, device)))
     exact: dict[str, float] = {}
@@ -49,15 +67,22 @@ def compare(quantizer: SeveralSchemes, subject: Subject, device: Device) -> list
     full = Candidate.of(dict.fromkeys(subject.layer_names, INT8))
     for name, scheme in quantizer.schemes.items():
         model = scheme.quantize(subject.model, subject.ranges, full)
+        try:
+            divergence, latency = _measured(model, harm, samples, subject, device)
+        except DeviceTransportError:
+            raise
+        except DeviceError as error:
+            _log.warning("%s cannot run the scheme %s: %s", device.name, name, error)
+            continue
         file = replace(model, session=_EXACT)
         # Two schemes that differ in their kernels only have the same file.
         if file.digest not in exact:
-            exact[file.digest] = _harm(file, harm, OnnxRuntimeDevice(), samples, subject.batch)
-        latency = _latency(model, subject, device)
+            outputs = outputs_of(file, samples, subject.batch, OnnxRuntimeDevice())
+            exact[file.digest] = _mean(harm, outputs)
         results.append(
             SchemeResult(
                 scheme=name,
-                divergence=_harm(model, harm, device, samples, subject.batch),
+                divergence=divergence,
                 exact_divergence=exact[file.digest],
                 size_bytes=model.size,
                 size_ratio=model.size / subject.baseline["size_bytes"],
@@ -65,9 +90,23 @@ def compare(quantizer: SeveralSchemes, subject: Subject, device: Device) -> list
                 latency_p10_ms=latency.p10_ms,
             )
         )
-    results.sort(key=lambda each: each.divergence)
-    bases = choose(results, quantizer.bases)
-    return [replace(each, base=each in bases) for each in results]
+    return results
+
+
+def _measured(
+    model: Model, harm: OutputHarm, samples: Samples, subject: Subject, device: Device
+) -> tuple[float, Latency]:
+    """Return the harm that this model does to the samples, and how long it takes."""
+    program = device.load(model)
+    try:
+        outputs = run_all(program, samples, subject.batch)
+        return _mean(harm, outputs), program.time(subject.example)
+    finally:
+        program.close()
+
+
+def _mean(harm: OutputHarm, outputs: np.ndarray) -> float:
+    return float(harm.per_sample(list(outputs)).mean())
 
 
 def choose(results: Sequence[SchemeResult], most: int) -> list[SchemeResult]:
@@ -95,15 +134,3 @@ def _has_its_point(one: SchemeResult, other: SchemeResult) -> bool:
         # What else runs on the machine only ever adds to the time: the shortest ones tell most.
         or one.latency_p10_ms < _FASTER * other.latency_p10_ms
     )
-
-
-def _harm(model: Model, harm: OutputHarm, device: Device, samples: Samples, batch: int) -> float:
-    return float(harm.per_sample(list(outputs_of(model, samples, batch, device))).mean())
-
-
-def _latency(model: Model, subject: Subject, device: Device) -> Latency:
-    program = device.load(model)
-    try:
-        return program.time(subject.example)
-    finally:
-        program.close()

@@ -12,7 +12,7 @@ from quantizable_models import weights_in
 from tiny_studies import Lab, ProbedDevice
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, has_vnni, is_x86
-from seqto.errors import DeviceError
+from seqto.errors import DeviceError, DeviceTransportError
 from seqto.evaluate import Subject
 from seqto.metrics.divergence import divergence
 from seqto.quantizers.auto import AutoQuantizer
@@ -180,8 +180,8 @@ def test_only_the_chosen_schemes_are_compared(lab: Lab) -> None:
     before = lab.device.loads
     found = compared(lab, quantizer)
     assert [(each.scheme, each.base) for each in found] == [("int8 per tensor, fast", True)]
-    # The float model for its outputs; the scheme for its own, and for its latency.
-    assert lab.device.loads == before + 3
+    # The float model for its outputs; the scheme for its own and its latency.
+    assert lab.device.loads == before + 2
 
 
 def test_exact_divergence_is_that_of_the_file(results: list[SchemeResult]) -> None:
@@ -248,6 +248,44 @@ def test_poisoned_evaluation_samples_change_nothing(lab: Lab, results: list[Sche
         # The poison works.
         compared(lab, subject=replace(poisoned, calibration=poisoned.samples))
     assert compared(lab, subject=poisoned) == results
+
+
+class Lacking(TimedDevice):
+    """Cannot run models with these weights."""
+
+    def __init__(self, *types: int, error: type[DeviceError] = DeviceError) -> None:
+        super().__init__()
+        self.types, self.error = types, error
+
+    def load(self, model: Model):  # type: ignore[no-untyped-def]
+        if any(weights_in(model, each) for each in self.types):
+            raise self.error("no such kernel")
+        return super().load(model)
+
+
+def test_a_scheme_that_the_device_cannot_run_is_left_out(
+    lab: Lab, results: list[SchemeResult], caplog: pytest.LogCaptureFixture
+) -> None:
+    quantizer = AutoQuantizer(samples=SAMPLES)
+    left = {each.scheme for each in compare(quantizer, lab.subject, Lacking(TensorProto.UINT8))}
+    lacking = {each.scheme for each in results} - left
+    assert lacking and all("uint8" in name for name in lacking)
+    assert all(f"cannot run the scheme {name}: no such kernel" in caplog.text for name in lacking)
+
+
+def test_where_the_device_runs_none_this_cpu_compares_them(
+    lab: Lab, results: list[SchemeResult]
+) -> None:
+    device = Lacking(TensorProto.UINT8, TensorProto.INT8)
+    found = compare(AutoQuantizer(samples=SAMPLES), lab.subject, device)
+    assert {each.scheme for each in found} == {each.scheme for each in results}
+    assert any(each.base for each in found)
+
+
+def test_a_broken_way_to_the_device_says_nothing_of_schemes(lab: Lab) -> None:
+    device = Lacking(TensorProto.UINT8, error=DeviceTransportError)
+    with pytest.raises(DeviceTransportError):
+        compare(AutoQuantizer(samples=SAMPLES), lab.subject, device)
 
 
 def test_comparison_leaves_no_program_open(lab: Lab) -> None:
