@@ -9,8 +9,8 @@ floor    bare inference of the candidates' models, loaded once, one thread, imag
 seqto    the candidates as a study measures them, in one process; also without shared prefixes
 study    the whole command, with a cache of its own: imports, decoding, calibration, ranking,
          MLflow, pictures; and the share of its CPU seconds that is not inference
-CPU seconds count all threads and processes. Peak memory is that of all processes of a row together,
-what they share counted once (Linux only).
+CPU seconds count all threads and processes. Peak RSS is that of the largest process; in brackets
+that of all processes together, what they share counted once (Linux only).
 """
 
 import argparse
@@ -55,7 +55,7 @@ class Usage:
 
     cpu: float
     wall: float
-    peak_mb: float = 0.0
+    peak: str = ""
     inference: float = 0.0
 
 
@@ -111,7 +111,7 @@ def _speed(options: argparse.Namespace) -> None:
         ("whole study (`search=ladder -m`)", len(subject.layers) + 1, study),
     ]
     unit = naive.cpu / options.naive
-    print("\n| | candidates | CPU s each | wall s each | naive CPU | floor CPU | peak memory |")
+    print("\n| | candidates | CPU s each | wall s each | naive CPU | floor CPU | peak RSS |")
     print("|---|---|---|---|---|---|---|")
     for name, number, usage in rows:
         each = usage.cpu / number
@@ -122,20 +122,20 @@ def _speed(options: argparse.Namespace) -> None:
             f"{usage.wall / number:.2f}",
             f"1/{unit / each:.1f}",
             f"{each / (floor.cpu / count):.2f}x",
-            f"{usage.peak_mb:.0f} MB" if usage.peak_mb else "",
+            usage.peak,
         ]
         print(f"| {' | '.join(cells)} |", flush=True)
     print(f"\nof the study's CPU seconds, {_overhead(study)} are not inference")
 
 
 def _growth(data: Path) -> None:
-    print("\n| candidates | images | CPU s | CPU s each | not inference | wall s | peak memory |")
+    print("\n| candidates | images | CPU s | CPU s each | not inference | wall s | peak RSS |")
     print("|---|---|---|---|---|---|---|")
     for images in (50, 300):
         for count in (10, 50, 200):
             usage = _in_process(data, "grow", str(count), str(images))
             cells = [count, images, f"{usage.cpu:.0f}", f"{usage.cpu / count:.2f}"]
-            cells += [_overhead(usage), f"{usage.wall:.0f}", f"{usage.peak_mb:.0f} MB"]
+            cells += [_overhead(usage), f"{usage.wall:.0f}", usage.peak]
             print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
@@ -323,28 +323,31 @@ class _Peak:
 
     def __init__(self, session: int) -> None:
         self._session = session
-        self._mb = 0.0
+        self._largest = self._all = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
 
-    def stop(self) -> float:
-        """Return the most there was, in MB."""
+    def stop(self) -> str:
+        """Return the most there was."""
         self._ended.set()
         self._thread.join()
-        return self._mb
+        return f"{self._largest // 1024} MB ({self._all // 1024} MB)"
 
     def _watch(self) -> None:
         while not self._ended.wait(0.5):
             parts = [self._part(int(each.name)) for each in Path("/proc").glob("[0-9]*")]
-            self._mb = max(self._mb, sum(parts) / 1024)
+            self._largest = max(self._largest, *(resident for resident, _ in parts))
+            self._all = max(self._all, sum(share for _, share in parts))
 
-    def _part(self, process: int) -> int:
+    def _part(self, process: int) -> tuple[int, int]:
+        """Return what a process holds, and its share of it, in KB."""
         with contextlib.suppress(OSError):
             if os.getsid(process) == self._session:
-                lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
-                return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-        return 0
+                lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()[1:]
+                fields = {line.split(":")[0]: int(line.split()[1]) for line in lines}
+                return fields["Rss"], fields["Pss"]
+        return 0, 0
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from seqto.graph.steps import Step
 from seqto.protocols import Device
 from seqto.types import Arrays, Model, Samples
 
-MEMORY_LIMIT = 256 * 2**20
-"""Bytes of activations that are kept at a time."""
+MEMORY_LIMIT = 128 * 2**20
+"""Bytes of activations that are kept at a time; twice as many save EfficientNet-Lite0 nothing."""
 
 _WORTH = 0.05
 """The share of a model's layers that is worth keeping activations for.

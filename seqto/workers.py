@@ -75,6 +75,9 @@ class Workers:
             pool.shutdown(wait=False, cancel_futures=True)
             for process in processes:
                 process.kill()
+            # Else they stay as zombies, and nobody counts what they took.
+            for process in processes:
+                process.join()
 
     def __enter__(self) -> "Workers":
         return self
