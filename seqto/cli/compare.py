@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def compare_runs(runs: Sequence[str], uri: str | None, folder: Path) -> None:
     """Compare the studies of these runs: in the terminal, and as a page in the folder."""
     # MLflow takes seconds to import, and --help needs none of it.
-    from seqto.tracking.stores import open_existing
+    from seqto.tracking.mlflow import open_existing
 
     if len(set(runs)) < 2:
         raise ConfigError("a comparison needs the runs of two different studies, or of more.")

@@ -28,7 +28,7 @@ def write_again(run: str, uri: str | None, folder: Path, log: bool) -> None:
     # MLflow takes seconds to import, and --help needs none of it.
     from seqto.cli.studies import write_files
     from seqto.pareto import find_front
-    from seqto.tracking.stores import open_existing
+    from seqto.tracking.mlflow import open_existing
 
     tracker = open_existing(uri)
     tracker.check_finished(run)

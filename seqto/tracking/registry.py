@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass
 
 from seqto.errors import ModelError
 from seqto.graph.load import first_line, load_model
-from seqto.tracking.mlflow import quiet
+from seqto.tracking.stores import quiet, store_uri
 from seqto.types import Model
 
 
@@ -34,7 +34,7 @@ class RegistryModel:
             return load_model(_onnx_file(self._downloaded(folder), self.uri), self.name)
 
     def _downloaded(self, folder: str) -> Path:
-        store = self.tracking_uri or str(mlflow.get_tracking_uri())
+        store = store_uri(self.tracking_uri)
         logging.getLogger("alembic").setLevel(logging.WARNING)
         try:
             # Aliases are looked up through MLflow's global URI.

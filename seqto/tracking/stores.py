@@ -1,22 +1,164 @@
-"""MLflow stores that are read: nothing is made where none is."""
+"""An MLflow store and the experiment in it: where they are, and the first contact with them."""
 
+import contextlib
+import functools
+import logging
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
+import filelock
 import mlflow
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
 
 from seqto.errors import TrackingError
-from seqto.tracking.mlflow import MlflowTracker
+from seqto.tracking.ui import experiment_tags, run_page
+from seqto.types import Address, content_key
+from seqto.workspace import Workspace
 
 _SQLITE = "sqlite:///"
+# By default MLflow tries for four minutes to reach a server that is not there.
+_IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 
 
-def open_existing(uri: str | None) -> MlflowTracker:
-    """Return the tracker of a store, by default MLflow's own; raise if there is no such file."""
-    found = uri or str(mlflow.get_tracking_uri())
-    # MLflow itself would make an empty store, and then miss the run.
-    if found.startswith(_SQLITE) and not Path(found.removeprefix(_SQLITE)).exists():
+@dataclass(frozen=True)
+class Store:
+    """The store at this URI, and an experiment of this name in it.
+
+    Without a name it is that of the run that `mlflow run` made, or else `seqto`.
+    """
+
+    uri: str
+    experiment: str | None = None
+
+    @functools.cached_property
+    def client(self) -> MlflowClient:
+        """MLflow's own client; the store and the experiment are made where they are not there."""
+        logging.getLogger("alembic").setLevel(logging.WARNING)
+        logging.getLogger("mlflow").setLevel(logging.WARNING)
+        with self._first_contact():
+            client = MlflowClient(self.uri)
+            if client.get_experiment_by_name(self._experiment_name) is None:
+                with unless_it_exists():
+                    client.create_experiment(self._experiment_name, tags=experiment_tags())
+        return client
+
+    @functools.cached_property
+    def project_run(self) -> str | None:
+        """The run that `mlflow run` made for this process, if it is in this store."""
+        run = os.environ.get("MLFLOW_RUN_ID")
+        if run:
+            with contextlib.suppress(MlflowException):
+                return str(self.client.get_run(run).info.run_id)
+        return None
+
+    @functools.cached_property
+    def experiment_id(self) -> str:
+        """The experiment that new runs are in."""
+        if not self.experiment and self.project_run:
+            # MLflow shows runs as nested only within an experiment.
+            return str(self.client.get_run(self.project_run).info.experiment_id)
+        found = self.client.get_experiment_by_name(self._experiment_name)
+        assert found is not None
+        if found.lifecycle_stage == "deleted":
+            raise TrackingError(
+                f"MLflow's experiment {self._experiment_name!r} is deleted. Restore it with "
+                f"`mlflow experiments restore -x {found.experiment_id}`, or choose another with "
+                "tracking.experiment."
+            )
+        return str(found.experiment_id)
+
+    def address(self, run: str) -> Address:
+        """Return the run's page, and how to serve it where no server runs."""
+        page = f"/{run_page(self.experiment_id, run)}"
+        if self.uri.startswith(("http://", "https://")):
+            return Address(self.uri.rstrip("/") + page)
+        # A store in this folder is as well served by its relative path, which is short.
+        store = self.uri.replace(f"{Path.cwd()}/", "")
+        command = shlex.join([_mlflow_command(), "ui", "--backend-store-uri", store])
+        return Address(f"http://127.0.0.1:5000{page}", command)
+
+    @property
+    def _experiment_name(self) -> str:
+        return self.experiment or "seqto"
+
+    @contextlib.contextmanager
+    def _first_contact(self) -> Iterator[None]:
+        """Let one process at a time make a store, and say soon where there can be none."""
+        try:
+            with self._lock(), _environment(_IMPATIENT):
+                yield
+        except Exception as error:  # MLflow's, SQLAlchemy's, a missing database driver's.
+            raise TrackingError(
+                f"MLflow at {self.uri} does not answer: {_first_line(error)}. "
+                "Check tracking.uri or MLFLOW_TRACKING_URI."
+            ) from error
+
+    def _lock(self) -> contextlib.AbstractContextManager[object]:
+        """Return a lock around making a store: two processes would migrate the same tables."""
+        if not self.uri.startswith("sqlite:"):
+            return contextlib.nullcontext()
+        path = Workspace.default().lock(content_key(self.uri))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return filelock.FileLock(path)
+
+
+def store_uri(given: str | None) -> str:
+    """Return the URI that was given, or where MLflow itself looks by default."""
+    return given or str(mlflow.get_tracking_uri())
+
+
+def check_exists(uri: str) -> None:
+    """Raise if there is no such file: MLflow would make an empty store, and then miss the run."""
+    if uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).exists():
         raise TrackingError(
-            f"there is no MLflow store {found}: go to the folder that has it, or give "
+            f"there is no MLflow store {uri}: go to the folder that has it, or give "
             "--tracking-uri or MLFLOW_TRACKING_URI."
         )
-    return MlflowTracker(uri=uri)
+
+
+def quiet() -> contextlib.AbstractContextManager[None]:
+    """Keep MLflow's progress bars off the terminal."""
+    return _environment({"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"})
+
+
+@contextlib.contextmanager
+def unless_it_exists() -> Iterator[None]:
+    """Pass over MLflow's refusal to make what is there already."""
+    try:
+        yield
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+
+
+@contextlib.contextmanager
+def _environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """Set these environment variables for a while; one that the user has set stays as it is."""
+    names = [name for name in settings if name not in os.environ]
+    os.environ.update({name: settings[name] for name in names})
+    try:
+        yield
+    finally:
+        for name in names:
+            del os.environ[name]
+
+
+def _mlflow_command() -> str:
+    """Return `mlflow`, or its path where the shell would not find this environment's."""
+    beside = Path(sys.executable).parent / "mlflow"
+    found = shutil.which("mlflow")
+    if not beside.exists() or (found and Path(found).samefile(beside)):
+        return "mlflow"
+    with contextlib.suppress(ValueError):
+        return str(beside.relative_to(Path.cwd()))
+    return str(beside)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -98,14 +98,14 @@ def test_the_environment_is_the_studys_and_files_are_logged_if_wanted(
     main([study])
     content = json.loads((tmp_path / "report.json").read_text())
     assert content["environment"] == {"python": "0.9"}
-    names = {each.path for each in tracker._client.list_artifacts(study)}
+    names = {each.path for each in tracker.client.list_artifacts(study)}
     assert "report.html" not in names, "only with --log"
     main([study, "--log"])
     assert f"logged:  {study}" in capsys.readouterr().out
-    assert set(FILES) <= {each.path for each in tracker._client.list_artifacts(study)}
+    assert set(FILES) <= {each.path for each in tracker.client.list_artifacts(study)}
 
     # A study that is resumed has its old answer, but not its new one.
-    tracker._client.update_run(study, status="RUNNING")
+    tracker.client.update_run(study, status="RUNNING")
     assert f"study '{study}' has no answer yet: it is RUNNING" in complaint(capsys, study)
     tracker.close_study(study, TrialState.FAILED)
     assert "it is FAILED" in complaint(capsys, study)
@@ -118,7 +118,7 @@ def test_other_runs_are_refused(
     child = record.trials[0].id
     line = complaint(capsys, child)
     assert line == f"seqto: error: run '{child}' is a candidate: give its study, {record.id}."
-    other = tracker._client.create_run(tracker._experiment_id).info.run_id
+    other = tracker.client.create_run(tracker.client.create_experiment("others")).info.run_id
     assert "is no study of seqto" in complaint(capsys, other)
     assert "has no run 'nope'" in complaint(capsys, "nope")
     assert "has no report.json" in complaint(capsys, record.id)

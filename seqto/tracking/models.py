@@ -1,0 +1,132 @@
+"""Models that studies put into MLflow: logged to a candidate's run, registered as versions."""
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import mlflow
+import mlflow.onnx
+from mlflow.models import Model as MlflowModel
+from mlflow.models import infer_signature
+
+from seqto.graph.sessions import open_session
+from seqto.tracking.runs import Runs
+from seqto.tracking.stores import quiet, unless_it_exists
+from seqto.types import Arrays, Model, Recommendation, Trial
+
+_URI = "seqto.model_uri"
+_LARGEST_EXAMPLE = 10_000
+
+
+def log_model(
+    runs: Runs, trial: Trial, model: Model, example: Arrays, facts: Mapping[str, str]
+) -> None:
+    """Log the ONNX model to the trial's run, unless it is there already."""
+    run = runs.get(trial.id)
+    if _URI in run.data.tags:
+        return
+    session = {name: value for name, value in facts.items() if name.startswith("session.")}
+    # Logging a model goes through MLflow's global URI.
+    mlflow.set_tracking_uri(runs.store.uri)
+    with quiet():
+        # Made here: MLflow itself would put it into whatever experiment is the active one.
+        logged = runs.client.create_logged_model(
+            run.info.experiment_id, "model", source_run_id=trial.id, params=run.data.params
+        )
+        info = MlflowModel.log(
+            artifact_path=None,
+            name="model",
+            model_id=logged.model_id,
+            flavor=mlflow.onnx,
+            run_id=trial.id,
+            # A copy, as writing external data empties the model in memory.
+            onnx_model=model.copy_proto() if model.is_large else model.proto,
+            signature=_signature(model, example),
+            input_example=_small(example),
+            onnx_execution_providers=[facts.get("provider", "CPUExecutionProvider")],
+            onnx_session_options={"extra_session_config": dict(session)} if session else None,
+            metadata={"seqto.key": trial.candidate.key, **session},
+            pip_requirements=_requirements(),
+            save_as_external_data=model.is_large,
+        )
+    runs.write(trial.id, tags={_URI: info.model_uri})
+
+
+def register(runs: Runs, study: str, name: str, recommended: Sequence[Recommendation]) -> None:
+    """Make a version of each recommended model, once, and move the aliases to them."""
+    with unless_it_exists():
+        held = runs.get(study).data.tags
+        kinds = ("seqto.model", "seqto.device", "seqto.quantization")
+        tags = {kind: held[kind] for kind in kinds if kind in held}
+        runs.client.create_registered_model(name, tags, _about(name))
+    for each in recommended:
+        number = _version(runs, study, name, each.trial)
+        runs.client.set_registered_model_alias(name, each.alias, number)
+
+
+def _version(runs: Runs, study: str, name: str, trial: Trial) -> str:
+    """Return the number of the trial's version, which is made if there is none."""
+    # Not by name: a filter cannot have a name with a quote in it.
+    for each in runs.client.search_model_versions(f"run_id = '{trial.id}'"):
+        if each.name == name:
+            return str(each.version)
+    uri = runs.get(trial.id).data.tags[_URI]
+    data = runs.get(study).data.tags.get("seqto.data", "")
+    with quiet():
+        made = runs.client.create_model_version(
+            name,
+            uri,
+            run_id=trial.id,
+            model_id=uri.removeprefix("models:/"),
+            tags={
+                "seqto.key": trial.candidate.key,
+                "seqto.study": study,
+                "seqto.sha256": trial.model_sha256,
+                "seqto.data": data,
+            },
+            description=_describe(trial),
+        )
+    return str(made.version)
+
+
+def _small(example: Arrays) -> Any:
+    """Return the example as MLflow takes it, or none where writing it as JSON takes seconds."""
+    if sum(array.size for array in example.values()) > _LARGEST_EXAMPLE:
+        return None
+    return dict(example) if len(example) > 1 else next(iter(example.values()))
+
+
+def _signature(model: Model, example: Arrays) -> Any:
+    import onnxruntime
+
+    session = open_session(model, onnxruntime.SessionOptions())
+    names = [output.name for output in session.get_outputs()]
+    outputs = dict(zip(names, session.run(None, dict(example)), strict=True))
+    return infer_signature(dict(example), outputs)
+
+
+def _requirements() -> list[str]:
+    # Given, so that MLflow does not spend seconds on finding out what the model imports.
+    return [f"{name}=={version(name)}" for name in ("mlflow", "onnx", "onnxruntime", "numpy")]
+
+
+def _describe(trial: Trial) -> str:
+    """Say what a version offers, the figures first: lists show some twenty characters."""
+    ratio, loss, latency = map(trial.metrics.get, ("size_ratio", "accuracy_loss", "latency_ms"))
+    facts = [
+        *([] if ratio is None else [f"{ratio:.0%} size"]),
+        *([] if loss is None else [f"{loss:.2%} loss"]),
+        *([] if latency is None else [f"{latency:.2f} ms"]),
+        f"candidate {trial.index}",
+        f"{len(trial.candidate.excluded)} of {len(trial.candidate.precisions)} layers in float32",
+    ]
+    return ", ".join(facts)
+
+
+def _about(name: str) -> str:
+    """Return the description of a registered model."""
+    return (
+        "Selectively quantized by seqto. Its aliases: **balanced** is nearest the ideal, "
+        "**accurate** has the least loss, **small** the least size, **champion** was promoted.\n\n"
+        f'    mlflow.onnx.load_model("models:/{name}@balanced")'
+    )

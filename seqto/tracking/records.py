@@ -1,0 +1,170 @@
+"""What the runs of studies and candidates hold: seqto's types as MLflow has them, and back."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mlflow.entities import Dataset, DatasetInput, InputTag, Run
+
+from seqto.types import (
+    Candidate,
+    DataSplit,
+    Front,
+    Layer,
+    LayerScore,
+    Measurement,
+    Trial,
+    TrialState,
+)
+
+EXCLUDED = "excluded_layers.json"
+SENSITIVITY = "sensitivity.json"
+STATUS = {
+    TrialState.COMPLETE: "FINISHED",
+    TrialState.FAILED: "FAILED",
+    TrialState.KILLED: "KILLED",
+}
+"""How MLflow calls the end of a run."""
+
+_STATES = {
+    "RUNNING": TrialState.RUNNING,
+    "SCHEDULED": TrialState.RUNNING,
+    **{status: state for state, status in STATUS.items()},
+}
+_BASELINE = "float_"
+# MLflow's own tag of what a run uses a data set for.
+_CONTEXT = "mlflow.data.context"
+
+
+def candidate_document(candidate: Candidate) -> dict[str, Any]:
+    """Return the content of excluded_layers.json."""
+    return {
+        "key": candidate.key,
+        "excluded": list(candidate.excluded),
+        "precisions": dict(candidate.precisions),
+        "scheme": candidate.scheme,
+    }
+
+
+def candidate_of(document: Mapping[str, Any]) -> Candidate:
+    """Return the candidate that excluded_layers.json describes."""
+    # Versions without schemes wrote none.
+    return Candidate.of(document["precisions"], document.get("scheme", ""))
+
+
+def measurement_tags(measurement: Measurement, duplicate_of: int | None) -> dict[str, str]:
+    """Return the tags of a candidate that was measured."""
+    session = {f"seqto.{name}": value for name, value in measurement.session.items()}
+    tags = {"seqto.sha256": measurement.model_sha256, **session}
+    if duplicate_of is not None:
+        tags["seqto.duplicate_of"] = str(duplicate_of)
+    return tags
+
+
+def trial_of(run: Run, candidate: Candidate) -> Trial:
+    """Return the trial of this candidate's run."""
+    tags = run.data.tags
+    duplicate = tags.get("seqto.duplicate_of")
+    return Trial(
+        id=run.info.run_id,
+        index=int(run.data.params["index"]),
+        candidate=candidate,
+        state=_STATES[run.info.status],
+        metrics=dict(run.data.metrics),
+        model_sha256=tags.get("seqto.sha256", ""),
+        session={
+            name.removeprefix("seqto."): value
+            for name, value in tags.items()
+            if name.startswith("seqto.session.")
+        },
+        duplicate_of=None if duplicate is None else int(duplicate),
+        failure=tags.get("seqto.failure", ""),
+    )
+
+
+def front_tags(front: Front, run_id: str) -> dict[str, str]:
+    """Return what the front says of a candidate's run, be it a member or not."""
+    ranks = {trial.id: rank for rank, trial in enumerate(front.members, 1)}
+    aliases = [each.alias for each in front.recommended if each.trial.id == run_id]
+    return {
+        "seqto.pareto": "true" if run_id in ranks else "false",
+        "seqto.rank": str(ranks.get(run_id, "")),
+        "seqto.recommended": ",".join(aliases),
+    }
+
+
+def baseline_metrics(baseline: Mapping[str, float]) -> dict[str, float]:
+    """Return the float model's figures as metrics of the study."""
+    return {_BASELINE + name: value for name, value in baseline.items()}
+
+
+def baseline_of(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return the float model's figures among the metrics of a study."""
+    return {
+        name.removeprefix(_BASELINE): value
+        for name, value in metrics.items()
+        if name.startswith(_BASELINE)
+    }
+
+
+def scores_document(scores: Sequence[LayerScore]) -> dict[str, Any]:
+    """Return the content of sensitivity.json."""
+    rows = [
+        {
+            "rank": rank,
+            "layer": each.layer.name,
+            "op_type": each.layer.op_type,
+            "weight_bytes": each.layer.weight_bytes,
+            **_group(each.layer),
+            "score": each.score,
+            "costs": dict(each.costs),
+            "sizes": dict(each.sizes),
+            **each.details,
+        }
+        for rank, each in enumerate(scores, 1)
+    ]
+    return {"layers": rows}
+
+
+def scores_of(document: Mapping[str, Any]) -> tuple[LayerScore, ...]:
+    """Return the scores that sensitivity.json holds."""
+    return tuple(_score(row) for row in document["layers"])
+
+
+def data_input(split: DataSplit) -> DatasetInput:
+    """Return a data set as a run's input."""
+    path = Path(split.source)
+    here = {"uri": str(path.resolve())} if path.exists() else {"tags": {"name": split.source}}
+    data = Dataset(
+        name=split.name,
+        digest=split.digest,
+        source_type="local" if path.exists() else "code",
+        source=json.dumps(here),
+        profile=json.dumps({"num_rows": split.samples}),
+    )
+    return DatasetInput(data, [InputTag(_CONTEXT, split.context)])
+
+
+def inputs_of(run: Run) -> list[DatasetInput]:
+    """Return the data sets that a run has as inputs."""
+    return list(run.inputs.dataset_inputs) if run.inputs else []
+
+
+def is_evaluation(data: DatasetInput) -> bool:
+    """Tell whether candidates are measured on this data set."""
+    return any(tag.key == _CONTEXT and tag.value == "evaluation" for tag in data.tags)
+
+
+def _group(layer: Layer) -> dict[str, str]:
+    """Return what a search has to know of a layer that is not alone."""
+    return {"group": layer.group, "weight": layer.weight} if layer.group else {}
+
+
+def _score(row: dict[str, Any]) -> LayerScore:
+    name, op_type, weight_bytes = (row.pop(key) for key in ("layer", "op_type", "weight_bytes"))
+    group, weight = row.pop("group", ""), row.pop("weight", "")
+    layer = Layer(name, op_type, weight_bytes, group=group, weight=weight)
+    row.pop("rank")
+    score, costs, sizes = row.pop("score"), row.pop("costs", {}), row.pop("sizes", {})
+    return LayerScore(layer, score, row, costs, sizes)

@@ -1,0 +1,137 @@
+"""The runs of an MLflow store: how they are made, found, written and read.
+
+Only MlflowClient with explicit run ids is used: `mlflow run` exports an id that a bare
+`start_run()` would adopt, and a finished run that is started again loses its end time.
+"""
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from mlflow.entities import Metric, Param, Run, RunTag
+from mlflow.exceptions import MlflowException
+from mlflow.tracking import MlflowClient
+from mlflow.tracking.context.registry import resolve_tags
+from mlflow.utils.time import get_current_time_millis
+
+from seqto.errors import TrackingError
+from seqto.tracking.records import EXCLUDED, STATUS, candidate_of, trial_of
+from seqto.tracking.stores import Store, quiet
+from seqto.types import Candidate, Trial, TrialState
+
+LONGEST_TAG = 8000
+"""MLflow cuts longer values, or refuses them if MLFLOW_TRUNCATE_LONG_VALUES is false."""
+
+_LONGEST_PARAM = 6000
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The runs of this store; new ones are in its experiment."""
+
+    store: Store
+    # What was read by run id: a download each, and it never changes.
+    _candidates: dict[str, Candidate] = field(default_factory=dict)
+
+    @property
+    def client(self) -> MlflowClient:
+        """MLflow's own client of the store."""
+        return self.store.client
+
+    def create(self, name: str, tags: Mapping[str, str], parent: str | None) -> str:
+        """Return the id of a new run, below its parent or that of `mlflow run`."""
+        above = parent or self.store.project_run
+        nesting = {"mlflow.parentRunId": above} if above else {}
+        cut = {key: value[:LONGEST_TAG] for key, value in tags.items()}
+        all_tags = resolve_tags({**cut, **nesting})
+        run = self.client.create_run(self.store.experiment_id, tags=all_tags, run_name=name)
+        return str(run.info.run_id)
+
+    def write(
+        self,
+        run_id: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        metrics: Mapping[str, float] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        """Record values of a run; params and tags are cut where MLflow takes no more."""
+        now = get_current_time_millis()
+        self.client.log_batch(
+            run_id,
+            params=[Param(k, v[:_LONGEST_PARAM]) for k, v in (params or {}).items()],
+            metrics=[Metric(k, float(v), now, 0) for k, v in (metrics or {}).items()],
+            tags=[RunTag(k, v[:LONGEST_TAG]) for k, v in (tags or {}).items()],
+        )
+
+    def end(self, run_id: str, state: TrialState) -> None:
+        """End a run that is no longer RUNNING."""
+        self.client.set_terminated(run_id, STATUS[state])
+
+    def get(self, run_id: str) -> Run:
+        """Return the run of this id; raise TrackingError if the store has none."""
+        try:
+            return self.client.get_run(run_id)
+        except MlflowException as error:
+            raise TrackingError(
+                f"MLflow at {self.store.uri} has no run {run_id!r}. Copy the id from the run's "
+                "page, and check tracking.uri or MLFLOW_TRACKING_URI."
+            ) from error
+
+    def last_study(self, key: str) -> Run | None:
+        """Return the newest study of this key in the experiment, if any."""
+        found = self.client.search_runs(
+            [self.store.experiment_id],
+            f"tags.`seqto.kind` = 'study' and tags.`seqto.key` = '{key}'",
+            order_by=["attributes.start_time DESC"],
+            max_results=1,
+        )
+        return found[0] if found else None
+
+    def children(self, study: str, condition: str = "") -> Iterator[Run]:
+        """Yield the candidates of a study, the oldest first."""
+        token = None
+        while True:
+            page = self.client.search_runs(
+                [self.get(study).info.experiment_id],
+                f"tags.`mlflow.parentRunId` = '{study}' and tags.`seqto.kind` = 'candidate' "
+                + condition,
+                order_by=["attributes.start_time ASC"],
+                max_results=1000,
+                page_token=token,
+            )
+            yield from page
+            token = page.token
+            if not token:
+                return
+
+    def trial(self, run: Run) -> Trial:
+        """Return the trial that a run is; raise TrackingError if it is none."""
+        run_id = run.info.run_id
+        if "index" not in run.data.params:
+            raise TrackingError(
+                f"run {run_id!r} is no candidate of seqto. Choose a run with the tag "
+                "seqto.kind=candidate."
+            )
+        if run_id not in self._candidates:
+            self._candidates[run_id] = candidate_of(self.json(run_id, EXCLUDED))
+        return trial_of(run, self._candidates[run_id])
+
+    def files(self, run_id: str) -> set[str]:
+        """Return the names of the artifacts that lie in no folder."""
+        return {file.path for file in self.client.list_artifacts(run_id)}
+
+    def json(self, run_id: str, name: str) -> Any:
+        """Return what a JSON artifact says; raise TrackingError if the run has none."""
+        # A folder for each call: MLflow downloads into a shared temporary folder otherwise.
+        with tempfile.TemporaryDirectory(prefix="seqto-") as folder, quiet():
+            try:
+                path = self.client.download_artifacts(run_id, name, folder)
+            except (MlflowException, OSError) as error:
+                raise TrackingError(
+                    f"run {run_id!r} has no {name}: it is no run of seqto, or it was cut short."
+                ) from error
+            return json.loads(Path(path).read_text())
