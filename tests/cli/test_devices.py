@@ -48,6 +48,20 @@ def test_devices_are_compared(seqto: Command, tmp_path: Path) -> None:
     assert ">cpu</th>" in text and ">tvm</th>" in text
 
 
+def test_a_forced_key_is_for_the_devices_that_have_it(seqto: Command, tmp_path: Path) -> None:
+    grid = ["device=cpu,fake", "++device.crashes=[Gemm]", "++device.repeats=1"]
+    result = seqto(*grid, *QUICK[:2], "search=ladder", "search.step=24", "-m")
+    assert result.code == 0, result.err
+    assert "study 1 of 2: device=cpu ++device.repeats=1" in result.out
+    assert "study 2 of 2: device=fake ++device.crashes=[Gemm] ++device.repeats=1" in result.out
+
+
+def test_a_forced_key_that_no_device_has_is_refused(seqto: Command) -> None:
+    result = seqto("device=cpu,fake", "++device.crash=[Gemm]", "-m")
+    assert result.code == 1
+    assert result.err.count("does not take crash=") == 2
+
+
 def test_an_unknown_device_gives_the_choices(seqto: Command) -> None:
     result = seqto("device=gpu", "-m")
     assert result.code == 1

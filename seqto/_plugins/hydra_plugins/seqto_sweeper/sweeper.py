@@ -52,6 +52,7 @@ class SeqtoSweeper(Sweeper):
         grid = BasicSweeper.split_arguments(parser.parse_overrides(arguments), None)[0]
         if len(grid) == 1:
             return self._study(grid[0], folder)
+        grid = self._fitted(grid)
         failed = self._fetch(grid)
         codes = {1} if failed else set()
         for number, overrides in enumerate(grid):
@@ -71,6 +72,28 @@ class SeqtoSweeper(Sweeper):
             end.exit_code = codes.pop() if len(codes) == 1 else 1
             raise end
         return None
+
+    def _fitted(self, grid: Sequence[list[str]]) -> list[list[str]]:
+        """Return the grid with `++group.key=value` only where the study's choice has the key.
+
+        So choices can be compared whose keys differ. What none of them has stays everywhere, and
+        is refused as in a single study.
+        """
+        forced = {word for overrides in grid for word in overrides if word.startswith("++")}
+        known = [{word for word in forced if self._has(overrides, word)} for overrides in grid]
+        common = forced - set().union(*known)
+        return [
+            [word for word in overrides if word not in forced or word in common | has]
+            for overrides, has in zip(grid, known, strict=True)
+        ]
+
+    def _has(self, overrides: Sequence[str], forced: str) -> bool:
+        """Return whether the config has the key of this override without it."""
+        plain = [word for word in overrides if not word.startswith("++")]
+        parent, _, key = forced.removeprefix("++").partition("=")[0].rpartition(".")
+        config = self._composed(plain)
+        node = OmegaConf.select(config, parent) if parent else config
+        return isinstance(node, DictConfig) and key in node
 
     def _fetch(self, grid: Sequence[Sequence[str]]) -> set[int]:
         """Fetch the models of all studies, and return which of these cannot even begin."""
