@@ -1,6 +1,7 @@
 """Runs the command line in this process, in an empty folder."""
 
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,12 @@ from mlflow_store import migrated_store
 from seqto.cli import build, main
 
 __all__ = ["cache", "migrated_store", "seqto"]
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C through, which tests send: a shell has what runs in the background ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
