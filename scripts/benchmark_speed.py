@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--step", type=int, default=1, help="rungs from one candidate to the next")
     parser.add_argument("--naive", type=int, default=3, help="candidates to measure the naive way")
-    parser.add_argument("--growth", action="store_true", help="also the table of growth")
+    parser.add_argument("--growth", action="store_true", help="the table of growth instead")
     parser.add_argument("--part", nargs="+", help="what a process of its own is to do")
     options = parser.parse_args()
     if options.part:
@@ -89,9 +89,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SEQTO_CACHE"] = str(Path(folder) / "cache")
         os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{folder}/mlflow.db"
-        _speed(options)
         if options.growth:
             _growth(options.data)
+        else:
+            _speed(options)
 
 
 def _speed(options: argparse.Namespace) -> None:
@@ -186,7 +187,7 @@ def run_growing(data: Path, count: int, images: int) -> None:
     shared = replace(shared, search=search, sensitivity=DivergenceSensitivity())
     tracker = MlflowTracker()
     with Workers(shared, subject, tracker, usable_cores()) as workers:
-        settings = StudySettings(batch=workers.batch)
+        settings = StudySettings(batch=workers.batch, resume=False)
         study = Study(shared, subject, settings, tracker, Workspace.default())
         outcome = study.run(workers.launch, lambda *_: None, lambda *_: [], "")
     assert outcome.measured == count, outcome.measured
