@@ -21,6 +21,10 @@ FLAGS = [
 ]
 
 
+# Five seconds are little for MLflow's pages on a busy machine.
+playwright.expect.set_options(timeout=30_000)
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator["playwright.Browser"]:
     program = shutil.which("chromium") or shutil.which("chromium-browser")
