@@ -1,13 +1,18 @@
 """What a user can accept: where a study spends its evaluations, its answer, and its gate."""
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import ConfigDict, Field, PositiveFloat
 from pydantic.dataclasses import dataclass
 
 from seqto.pareto import comparable, non_dominated
-from seqto.types import Trial
+from seqto.types import CONSTRAINT, Front, Recommendation, StudyRecord, Trial
+
+ANSWER = "answer"
+"""The alias of the member of the front that is the best to meet the constraint."""
 
 _A_POINT = 0.01
 """Stands for a limit of 0: else any loss would be infinitely worse than a file of any size."""
@@ -113,6 +118,20 @@ class Gate(Limits):
             "latency_ms <=": self.max_latency_ms,
         }
         return ", ".join(f"{name} {limit:g}" for name, limit in given.items() if limit is not None)
+
+
+def constraint_of(record: StudyRecord) -> Constraint:
+    """Return the constraint that the study had."""
+    limits = json.loads(record.tags.get(CONSTRAINT, "{}"))
+    return Constraint(**{f"max_{name}": limit for name, limit in limits.items()})
+
+
+def with_answer(front: Front, constraint: Constraint) -> Front:
+    """Return the front with what meets the constraint, if any is set, recommended first."""
+    best = constraint.best(front.members) if constraint.limits() else None
+    if best is None:
+        return front
+    return replace(front, recommended=(Recommendation(ANSWER, best), *front.recommended))
 
 
 def _given(

@@ -131,10 +131,14 @@ def _balanced(members: Sequence[Trial], objectives: Sequence[str]) -> Trial:
     points = np.array([[trial.metrics[name] for name in objectives] for trial in members])
     span = np.ptp(points, axis=0)
     shares = (points - points.min(axis=0)) / np.where(span > 0, span, 1.0)
-    # Rounded, so that mirrored points tie; members are sorted, and min takes the first.
+    # Rounded, so that mirrored points tie. The smaller one is then what quantization is for: of two
+    # members, of which each is the best in one objective, the float model would be no balance.
     distances = np.round(np.linalg.norm(shares, axis=1), 12).tolist()
-    nearest = min(range(len(members)), key=lambda at: (distances[at], _harm(members[at])))
-    return members[nearest]
+
+    def order(at: int) -> tuple[float, float, float]:
+        return distances[at], members[at].metrics.get("size_bytes", 0.0), _harm(members[at])
+
+    return members[min(range(len(members)), key=order)]
 
 
 def _best(members: Sequence[Trial], objective: str, objectives: Sequence[str]) -> Trial:

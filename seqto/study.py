@@ -13,7 +13,7 @@ import pydantic
 from pydantic import ConfigDict, Field
 
 from seqto.attempts import Attempt
-from seqto.constraint import Constraint, Gate
+from seqto.constraint import Constraint, Gate, with_answer
 from seqto.errors import ConfigError, StudyError, nearest, reason
 from seqto.evaluate import Subject, measure, needed_session, undone
 from seqto.exclusions import (
@@ -348,13 +348,20 @@ class Study:
         front = find_front(
             record.trials, self.settings.objectives, record.baseline, self.settings.top_k
         )
+        front = with_answer(front, self.settings.constraint)
         self.tracker.log_front(study, front, publish(record, front))
         for trial in front.members:
             self._log_model(trial)
-        if self.settings.register_models:
+        if self.registers(record):
             self.tracker.register(study, self.name, front.recommended)
         self._log_gate(study, front)
         return record, front
+
+    def registers(self, record: StudyRecord) -> bool:
+        """Return whether its models are registered: not where none meets the constraint."""
+        constraint = self.settings.constraint
+        met = not constraint.limits() or constraint.best(record.trials) is not None
+        return self.settings.register_models and met
 
     def _log_gate(self, study: str, front: Front) -> None:
         """Record whether the front meets the gate, and which gate that was, if there is one."""

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from seqto.constraint import Constraint, Gate
-from seqto.types import Candidate, Trial, TrialState
+from seqto.constraint import ANSWER, Constraint, Gate, with_answer
+from seqto.types import Candidate, Front, Recommendation, Trial, TrialState
 
 
 def trial(index: int, **metrics: float) -> Trial:
@@ -56,6 +56,15 @@ def best(trials: list[Trial], **limits: float) -> int | None:
 )
 def test_best_that_meets_every_limit(limits: dict[str, float], index: int | None) -> None:
     assert best(TRIALS, **limits) == best(TRIALS[::-1], **limits) == index
+
+
+def test_the_answer_is_recommended_first() -> None:
+    balanced = Recommendation("balanced", MIDDLE)
+    front = Front(("accuracy_loss", "size_ratio"), (SMALL, MIDDLE, LARGE), (balanced,), 0.5)
+    found = with_answer(front, Constraint(max_accuracy_loss=0.05))
+    assert found.recommended == (Recommendation(ANSWER, SMALL), balanced)
+    assert with_answer(front, Constraint(max_size_ratio=0.1)) == front
+    assert with_answer(front, Constraint()) == front
 
 
 def test_ties_of_the_loss_are_told_apart_by_divergence_then_size() -> None:

@@ -27,6 +27,7 @@ def write_again(run: str, uri: str | None, folder: Path, log: bool) -> None:
     """Write the report and the pictures of this study, and log them to it if wanted."""
     # MLflow takes seconds to import, and --help needs none of it.
     from seqto.cli.studies import write_files
+    from seqto.constraint import ANSWER, constraint_of, with_answer
     from seqto.pareto import find_front
     from seqto.tracking.mlflow import open_existing
 
@@ -37,9 +38,9 @@ def write_again(run: str, uri: str | None, folder: Path, log: bool) -> None:
     if document is None:
         raise TrackingError(f"study {run!r} has no {REPORT}: its final step was cut short.")
     # As the study itself did: it had as many recommendations as it was told to make.
-    front = find_front(
-        record.trials, document["objectives"], record.baseline, len(document["recommended"])
-    )
+    count = len(document["recommended"].keys() - {ANSWER})
+    front = find_front(record.trials, document["objectives"], record.baseline, count)
+    front = with_answer(front, constraint_of(record))
     exclusions = tracker.read_document(run, DOCUMENT)
     files = write_files(folder, record, front, document["environment"], exclusions)
     if log:

@@ -141,7 +141,7 @@ def _conclude(console: Console, study: Study, outcome: Outcome, folder: Path) ->
     print_schemes(console, outcome.record)
     print_front(console, outcome.record, outcome.front)
     lines = {"report": str(folder / "report.html"), "picture": str(folder / "front.png")}
-    if study.settings.register_models:
+    if study.registers(outcome.record):
         aliases = ", ".join(f"@{each.alias}" for each in outcome.front.recommended)
         lines["models"] = f"models:/{study.name} {aliases}"
     print_lines(console, {**lines, **where_to_look(study.tracker, outcome.record.id)})

@@ -4,9 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from seqto.pareto import comparable
+from seqto.report.answer import answer
 from seqto.report.figures import Metrics, in_bytes, in_ms, in_percent, size_ratio
 from seqto.report.info import study_title
-from seqto.report.terminal import in_words, precisions_in_words, spread_members
+from seqto.report.terminal import precisions_in_words, spread_members
 from seqto.types import COMMAND, Front, StudyRecord, Trial
 
 MOST_ROWS = 12
@@ -41,11 +42,8 @@ def plain(text: str) -> str:
 def _answer(record: StudyRecord, front: Front) -> str:
     title = f"**{plain(study_title(record))}**"
     count = f"{len(front.members)} of {len(comparable(record.trials))} candidates on the front."
-    if not front.recommended:
-        return f"{title}: {count}"
-    first = front.recommended[0]
-    offer = in_words(first.trial.metrics, record.baseline, record.tags.get("seqto.metric", "top1"))
-    return f"{title}: **{first.alias}** (#{first.trial.index}) has {plain(offer)}. {count}"
+    sentences = [plain(answer(record, front)), count]
+    return f"{title}: {' '.join(each for each in sentences if each)}"
 
 
 def _table(record: StudyRecord, front: Front, pages: Mapping[str, str]) -> str:

@@ -1,14 +1,13 @@
 """A study as one page: its answer, its front to look around in, and all that it rests on."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqto.constraint import Constraint
 from seqto.pareto import comparable
+from seqto.report.answer import answer
 from seqto.report.chart import FLOAT, FRONT, OTHER, Dot, Series, chart
 from seqto.report.commands import load_command, rebuild_command, session_lines, study_command
 from seqto.report.figures import (
@@ -24,7 +23,6 @@ from seqto.report.info import Axis, axis, front_info, sensitivity_info, study_ti
 from seqto.report.pages import picture, render
 from seqto.report.terminal import SHORT, in_words, losses_alike, precisions_in_words
 from seqto.types import (
-    CONSTRAINT,
     FLOAT32,
     INT8,
     SCHEMES,
@@ -165,27 +163,6 @@ def front_chart(record: StudyRecord, front: Front) -> dict[str, Any]:
     )
     named = Series(study_title(record), (*dots, ground))
     return chart([named], [each.title for each in across], info.y.title)
-
-
-def answer(record: StudyRecord, front: Front) -> str:
-    """Say in one sentence which candidate to take, and what it offers."""
-    metric = record.tags.get("seqto.metric", "top1")
-    limits = json.loads(record.tags.get(CONSTRAINT, "{}"))
-    if limits:
-        constraint = Constraint(**{f"max_{name}": limit for name, limit in limits.items()})
-        wanted = ", ".join(f"{name} <= {limit:g}" for name, limit in limits.items())
-        best = constraint.best(record.trials)
-        if best is not None:
-            offer = in_words(best.metrics, record.baseline, metric)
-            return f"Take #{best.index}, the best with {wanted}: {offer}."
-        near = constraint.nearest(record.trials)
-        offer = in_words(near.metrics, record.baseline, metric)
-        return f"No candidate has {wanted}; the nearest is #{near.index}: {offer}."
-    if not front.recommended:
-        return ""
-    first = front.recommended[0]
-    offer = in_words(first.trial.metrics, record.baseline, metric)
-    return f"Take #{first.trial.index} ({first.alias}): {offer}."
 
 
 def choices(record: StudyRecord, front: Front) -> list[Choice]:

@@ -295,9 +295,18 @@ def _latency_in_words(metrics: Metrics, baseline: Metrics) -> str:
         return ""
     if not is_known(own) or own <= 0 or latency <= 0:
         return in_ms(latency)
-    if abs(latency - own) < 0.05 * own:
+    if not _apart(metrics, baseline):
         return "about as fast"
     return f"{own / latency:.1f}x faster" if latency < own else f"{latency / own:.1f}x slower"
+
+
+def _apart(metrics: Metrics, baseline: Metrics) -> bool:
+    """Return whether the latencies differ by more than their own noise, and by 5 % at least."""
+    latency, own = metrics["latency_ms"], baseline["latency_ms"]
+    slow, fast = (metrics, baseline) if latency > own else (baseline, metrics)
+    low = slow.get("latency_p10_ms", slow["latency_ms"])
+    high = fast.get("latency_p90_ms", fast["latency_ms"])
+    return low > high and abs(latency - own) >= 0.05 * own
 
 
 def _ended(trial: Trial) -> str:

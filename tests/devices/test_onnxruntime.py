@@ -169,14 +169,18 @@ def test_unknown_provider_gives_the_choices() -> None:
         OnnxRuntimeDevice(provider="NoSuchProvider")
 
 
-def test_time_warms_up_and_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("settled", "wanted"), [(0.0, 2 + 7), (1e9, 2 + 700)])
+def test_time_warms_up_and_repeats_until_it_settles(
+    monkeypatch: pytest.MonkeyPatch, settled: float, wanted: int
+) -> None:
     model = prepare(residual())
+    monkeypatch.setattr("seqto.devices.onnxruntime._SETTLED_MS", settled)
     program = OnnxRuntimeDevice(warmup=2, repeats=7).load(model)
     calls: list[int] = []
     run = program.run
     monkeypatch.setattr(program, "run", lambda inputs: calls.append(1) or run(inputs))
     program.time(next(random_samples(model).batches(1)))
-    assert len(calls) == 9
+    assert len(calls) == wanted
 
 
 def test_a_closed_program_does_not_run() -> None:

@@ -41,7 +41,7 @@ def test_top_level_is_the_documented_schema(record: StudyRecord) -> None:
     assert found["study"] == {"id": "study-1", "key": record.key, "tags": dict(record.tags)}
     assert found["objectives"] == ["accuracy_loss", "size_bytes"]
     assert found["baseline"] == {"size_bytes": 1000.0}
-    assert found["recommended"] == {"balanced": 1, "accurate": 1, "small": 0}
+    assert found["recommended"] == {"balanced": 0, "accurate": 1, "small": 0}
     assert found["environment"] == {"python": "3.11"}
     assert found["hypervolume"] == pytest.approx(0.3 + 0.4 * 0.9)
     documented = [f"`{key}`" for key in found]
@@ -55,7 +55,7 @@ def test_every_trial_is_a_candidate_by_index(record: StudyRecord) -> None:
     assert [each["pareto"] for each in candidates] == [True, True, False, False]
     assert [each["duplicate_of"] for each in candidates] == [None, None, None, 0]
     assert [each["failure"] for each in candidates] == [None, None, "DeviceError: no room", None]
-    assert [each["aliases"] for each in candidates] == [["small"], ["balanced", "accurate"], [], []]
+    assert [each["aliases"] for each in candidates] == [["balanced", "small"], ["accurate"], [], []]
     assert candidates[1]["excluded_layers"] == ["a", "c"]
     assert candidates[1]["excluded_count"] == 2
     assert candidates[1]["run_id"] == "run-1"

@@ -100,6 +100,15 @@ def test_latency_is_told_against_the_float_model(latency: float, words: str) -> 
     assert in_words({"latency_ms": latency}, {}, "top1") == f"{latency:.2f} ms"
 
 
+@pytest.mark.parametrize(("low", "words"), [(10.5, "about as fast"), (11.5, "1.2x slower")])
+def test_latencies_within_each_others_noise_are_not_told_apart(low: float, words: str) -> None:
+    slow = {"latency_ms": 12.0, "latency_p10_ms": low, "latency_p90_ms": 14.0}
+    own = {"latency_ms": 10.0, "latency_p10_ms": 9.0, "latency_p90_ms": 11.0}
+    assert in_words(slow, own, "top1") == words
+    faster = in_words(own, slow, "top1")
+    assert faster == words.replace("slower", "faster")
+
+
 def scheme(name: str, harm: float, exact: float, base: bool = False) -> dict[str, Any]:
     return {
         **{"scheme": name, "divergence": harm, "exact_divergence": exact, "size_bytes": 250},

@@ -1,0 +1,24 @@
+"""What a study says to take."""
+
+from seqto.constraint import constraint_of
+from seqto.report.terminal import in_words
+from seqto.types import Front, StudyRecord
+
+
+def answer(record: StudyRecord, front: Front) -> str:
+    """Say in one sentence which candidate to take, and what it offers."""
+    metric = record.tags.get("seqto.metric", "top1")
+    constraint = constraint_of(record)
+    if constraint.limits():
+        best = constraint.best(record.trials)
+        if best is not None:
+            offer = in_words(best.metrics, record.baseline, metric)
+            return f"Take #{best.index}, the best with {constraint}: {offer}."
+        near = constraint.nearest(record.trials)
+        offer = in_words(near.metrics, record.baseline, metric)
+        return f"No candidate has {constraint}; the nearest is #{near.index}: {offer}."
+    if not front.recommended:
+        return ""
+    first = front.recommended[0]
+    offer = in_words(first.trial.metrics, record.baseline, metric)
+    return f"Take #{first.trial.index} ({first.alias}): {offer}."
