@@ -46,7 +46,8 @@ def test_note_opens_with_the_answer() -> None:
     first = note(hand_study()).splitlines()[0]
     assert first == (
         "**efficientnet-lite0 &#183; cpu &#183; static**: Take &#35;7 &#40;balanced&#41;&#58; "
-        "40 % of the size, differs from the float model on 1.1 % of samples. 3 of 4 candidates on the front."
+        "40 % of the size, differs from the float model on 1.1 % of samples. "
+        "3 of 4 candidates on the front."
     )
 
 
