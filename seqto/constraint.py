@@ -77,7 +77,8 @@ class Constraint(Limits):
         """Return so many screened trials around the limits, where the answer has to be.
 
         On the screen the disagreement of a few samples stands for the loss: candidates on both
-        sides of the limit are taken, as it is only an estimate.
+        sides of the limit are taken, as it is only an estimate, and a coarse one. Those above it
+        are ever farther away, so that one of them meets it where the screen saw too little.
         """
         front = non_dominated(screened, ("size_bytes", "divergence"))
         if self.max_size_ratio is not None:
@@ -91,10 +92,11 @@ class Constraint(Limits):
             for place, trial in enumerate(front)
             if trial.metrics["disagreement"] <= self.max_accuracy_loss
         ]
-        start = (passing[0] if passing else len(front)) - count // 3
+        met = passing[0] if passing else len(front)
         # Near the end of the front all that is left there is taken, and more before it.
-        start = max(0, min(start, len(front) - count))
-        return front[start : start + count]
+        start = max(0, min(met - count // 3, len(front) - count))
+        below = front[start:met][:count]
+        return below + _farther_and_farther(front[met:], count - len(below))
 
 
 @dataclass(kw_only=True, frozen=True, config=ConfigDict(extra="forbid"))
@@ -118,6 +120,20 @@ class Gate(Limits):
             "latency_ms <=": self.max_latency_ms,
         }
         return ", ".join(f"{name} {limit:g}" for name, limit in given.items() if limit is not None)
+
+
+def _farther_and_farther(trials: Sequence[Trial], count: int) -> list[Trial]:
+    """Return so many of these, from the first to the last but one, with growing steps.
+
+    The last one is the float model, or next to it.
+    """
+    if count >= len(trials):
+        return list(trials)
+    places: list[int] = []
+    for number in range(count):
+        wanted = round((len(trials) - 2) * (number / max(count - 1, 1)) ** 2)
+        places.append(max(wanted, places[-1] + 1) if places else 0)
+    return [trials[place] for place in places]
 
 
 def constraint_of(record: StudyRecord) -> Constraint:

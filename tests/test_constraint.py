@@ -1,5 +1,6 @@
 """What a user can accept."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -153,7 +154,7 @@ def shortened(count: int, screened: list[Trial] = SCREENED, **limits: float) -> 
 
 @pytest.mark.parametrize(
     ("count", "indices"),
-    [(1, [5]), (2, [5, 6]), (3, [4, 5, 6]), (6, [3, 4, 5, 6, 7, 8]), (20, list(range(10)))],
+    [(1, [5]), (2, [5, 8]), (3, [4, 5, 8]), (6, [3, 4, 5, 6, 7, 8]), (20, list(range(10)))],
 )
 def test_a_limit_on_loss_takes_both_sides_of_where_it_is_met(
     count: int, indices: list[int]
@@ -161,8 +162,18 @@ def test_a_limit_on_loss_takes_both_sides_of_where_it_is_met(
     assert shortened(count, max_accuracy_loss=0.05) == indices
 
 
+def test_behind_the_limit_steps_grow() -> None:
+    # All agree on the few samples of the screen, and hardly all have no loss.
+    agreeing = [
+        replace(SCREENED[9], index=at, metrics={**SCREENED[9].metrics, **sizes})
+        for at in range(40)
+        for sizes in [{"size_bytes": 10.0 * at, "divergence": 1.0 / (at + 1)}]
+    ]
+    assert shortened(6, agreeing, max_accuracy_loss=0.003) == [0, 2, 6, 14, 24, 38]
+
+
 def test_a_loss_of_exactly_the_limit_passes_the_screen() -> None:
-    assert shortened(3, max_accuracy_loss=0.1) == [0, 1, 2]
+    assert shortened(3, max_accuracy_loss=0.1) == [0, 2, 8]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 6])
