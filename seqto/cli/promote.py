@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-import rich
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 from rich.console import Console
@@ -14,7 +13,7 @@ from seqto.cli.build import build_parts, build_settings
 from seqto.cli.complaints import end_with
 from seqto.cli.compose import composed
 from seqto.cli.fetch import fetch_model
-from seqto.cli.pointers import print_lines
+from seqto.cli.pointers import print_lines, stdout_console
 from seqto.errors import ConfigError, ConstraintError, PromotionError, TrackingError
 from seqto.promotion import CHAMPION, PREVIOUS, Bench, Decision, Rules, Verdict, decide
 from seqto.report.terminal import in_words
@@ -104,7 +103,7 @@ def _run(arguments: list[str]) -> None:
     words = [word for word in given.words if word != "rollback"]
     config = composed([_full(word) for word in words])
     act = _promote if len(words) == len(given.words) else _roll_back
-    act(rich.get_console(), config, given.dry_run)
+    act(stdout_console(), config, given.dry_run)
 
 
 def _full(word: str) -> str:

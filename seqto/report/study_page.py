@@ -22,12 +22,11 @@ from seqto.report.figures import (
 )
 from seqto.report.info import Axis, axis, front_info, sensitivity_info, study_title
 from seqto.report.pages import picture, render
-from seqto.report.terminal import SHORT, in_words, losses_alike, precisions_in_words
+from seqto.report.terminal import in_words, losses_alike
 from seqto.types import (
     CONSTRAINT,
-    FLOAT32,
-    INT8,
     SCHEMES,
+    SHORT,
     Candidate,
     Front,
     StudyRecord,
@@ -293,14 +292,13 @@ def _float_metrics(baseline: Metrics) -> Metrics:
 
 def _layers_title(record: StudyRecord) -> str:
     """Return what the candidates' layers are counted by."""
-    kinds = {kind for trial in record.trials for _, kind in trial.candidate.precisions}
-    return IN_FLOAT if kinds <= {INT8, FLOAT32} else "layers"
+    return "layers" if any(each.candidate.is_mixed for each in record.trials) else IN_FLOAT
 
 
 def _counted(candidate: Candidate, title: str) -> str:
     """Say how many layers are left in float32, or with more precisions how many are in each."""
     if title == IN_FLOAT:
-        return precisions_in_words(candidate)
+        return candidate.counted(by_precision=False)
     groups = candidate.by_precision()
     return ", ".join(f"{len(groups[kind])} {kind}" for kind in SHORT if kind in groups)
 
