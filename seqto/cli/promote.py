@@ -146,6 +146,9 @@ def _promote(console: Console, config: DictConfig, dry_run: bool) -> None:
     with console.status("Measuring the registered versions again ..."):
         decision = decide(versions, rules, bench)
     _show(console, registered.name, decision, bench)
+    if back := [each.number for each in versions if each.rolled_back]:
+        numbers = f"version {back[0]} was" if len(back) == 1 else f"versions {', '.join(back)} were"
+        print_lines(console, {"skipped": f"{numbers} rolled back before"})
     if decision.verdict is Verdict.UNMET:
         raise ConstraintError(f"not promoted: {decision.why}.")
     if decision.verdict is Verdict.NOT_BETTER:
@@ -200,11 +203,15 @@ def _roll_back(console: Console, config: DictConfig, dry_run: bool) -> None:
     held: dict[str, Version] = {
         alias: version for version in registered.all() for alias in version.aliases
     }
-    for alias in (CHAMPION, PREVIOUS):
-        if alias not in held:
-            raise TrackingError(
-                f"{registered.name} has no {alias} to roll back: only a promotion sets it."
-            )
+    if CHAMPION not in held:
+        raise TrackingError(
+            f"{registered.name} has no champion to roll back: only a promotion sets it."
+        )
+    if PREVIOUS not in held:
+        raise TrackingError(
+            f"{registered.name} cannot be rolled back: {held[CHAMPION]} is its first champion, "
+            "there is none before it."
+        )
     champion, previous = held[CHAMPION], held[PREVIOUS]
     if not dry_run:
         why = f"{champion} was rolled back to {previous}"
@@ -214,4 +221,4 @@ def _roll_back(console: Console, config: DictConfig, dry_run: bool) -> None:
         registered.move({CHAMPION: previous, PREVIOUS: champion})
     done = "would be" if dry_run else "is"
     line = f"{previous} {done} champion again, in the place of {champion}"
-    print_lines(console, {"outcome": line})
+    print_lines(console, {"outcome": f"{line}, which will be skipped from now on"})

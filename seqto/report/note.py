@@ -3,8 +3,8 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from seqto.figures import Metrics, in_bytes, in_ms, in_percent, size_ratio
 from seqto.pareto import comparable
-from seqto.report.figures import Metrics, in_bytes, in_ms, in_percent, size_ratio
 from seqto.report.info import study_title
 from seqto.report.terminal import in_words, spread_members
 from seqto.types import COMMAND, Front, StudyRecord, Trial

@@ -8,10 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seqto.constraint import Constraint
-from seqto.pareto import comparable
-from seqto.report.chart import FLOAT, FRONT, OTHER, Dot, Series, chart
-from seqto.report.commands import load_command, rebuild_command, session_lines, study_command
-from seqto.report.figures import (
+from seqto.figures import (
     Metrics,
     in_bytes,
     in_digits,
@@ -20,6 +17,9 @@ from seqto.report.figures import (
     is_known,
     size_ratio,
 )
+from seqto.pareto import comparable
+from seqto.report.chart import FLOAT, FRONT, OTHER, Dot, Series, chart
+from seqto.report.commands import load_command, rebuild_command, session_lines, study_command
 from seqto.report.info import Axis, axis, front_info, sensitivity_info, study_title
 from seqto.report.pages import picture, render
 from seqto.report.terminal import in_words, losses_alike

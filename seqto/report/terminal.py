@@ -20,8 +20,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from seqto.pareto import comparable
-from seqto.report.figures import (
+from seqto.figures import (
     Metrics,
     in_bytes,
     in_digits,
@@ -31,6 +30,7 @@ from seqto.report.figures import (
     is_known,
     size_ratio,
 )
+from seqto.pareto import comparable
 from seqto.report.info import study_title
 from seqto.types import (
     SCHEMES,

@@ -141,9 +141,28 @@ def test_the_terminal_has_studies_and_shared_candidates(capsys: pytest.CaptureFi
     print_comparison(Console(width=120), compare(both()))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].strip() == "efficientnet-lite0 · static"
-    assert squeezed(lines[2]) == "cpu 2 2 0.880 20.0 %, 0.2 KB 20.0 %, 0.2 KB"
-    assert squeezed(lines[3]) == "phone 3 (1 failed) 2 0.779 30.0 %, 0.3 KB none"
-    assert "failed" in lines[6] and "20.00 %  2.00 ms" in lines[6]
+    assert lines[1:3] == ["A  cpu  01234567", "B  phone  01234567"]
+    assert squeezed(lines[5]) == "A 2 2 0.880 20.0 %, 0.2 KB 20.0 %, 0.2 KB"
+    assert squeezed(lines[6]) == "B 3 (1 failed) 2 0.779 30.0 %, 0.3 KB none"
+    assert squeezed(lines[8]) == "shared candidate excluded A B"
+    assert "failed" in lines[9] and "20.00 %  2.00 ms" in lines[9]
+
+
+def test_long_names_are_in_one_piece(capsys: pytest.CaptureFixture[str]) -> None:
+    word = "dataset.path=/a/very/long/path/to/photos search.maximum=1 device.repeats=3 seed=4"
+    made = replace(HERE, tags={**TAGS, OVERRIDES: json.dumps(word.split())})
+    reports = [told(HERE, "a" * 32), told(made, "b" * 32)]
+    assert labels(reports) == ["default", word]
+    print_comparison(Console(width=80), compare(reports))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:3] == ["A  default  aaaaaaaa", f"B  {word}  bbbbbbbb"]
+    assert max(map(len, lines[3:])) <= 80
+
+
+def test_more_studies_than_letters(capsys: pytest.CaptureFixture[str]) -> None:
+    print_comparison(Console(width=300), compare([told(HERE, f"{at:08}") for at in range(28)]))
+    starts = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()[1:29]]
+    assert (starts[0], starts[25:]) == ("A", ["Z", "A2", "B2"])
 
 
 def test_the_page_is_written_whole(tmp_path: Path) -> None:
