@@ -52,7 +52,7 @@ def in_digits(value: float | None) -> str:
 
 
 _METRICS: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
-    "accuracy_loss": ("loss", in_short_percent),
+    "accuracy_loss": ("loss", lambda loss: in_percent(loss, 2)),
     "size_bytes": ("size", in_bytes),
     "size_ratio": ("share of the size", in_short_percent),
     "latency_ms": ("latency", in_ms),

@@ -118,6 +118,7 @@ def study_page(
         rows=[_row(trial, record, front, titles) for trial in _by_index(record)],
         float_figures=_figures(_float_metrics(record.baseline), record.baseline, titles),
         layers=_layers(record),
+        score_in_words=_score_in_words(record),
         failures=[each for each in _by_index(record) if each.failure],
         schemes=_schemes(record),
         exclusions=(exclusions or {}).get("layers", []),
@@ -368,6 +369,17 @@ def _layers(record: StudyRecord) -> list[dict[str, Any]]:
         }
         for rank, (score, share) in enumerate(zip(record.scores, info.shares, strict=True), 1)
     ]
+
+
+def _score_in_words(record: StudyRecord) -> str:
+    """Say what the layers' score is, where their sensitivity is known to tell."""
+    for detail, unit in (("divergence_per_byte", ", per byte that this saves"), ("divergence", "")):
+        if all(row.details.get(detail) == row.score for row in record.scores):
+            return (
+                "The score is the divergence of the output from the float model's when only this "
+                f"layer is quantized{unit}, as a share of the largest."
+            )
+    return ""
 
 
 def _schemes(record: StudyRecord) -> list[dict[str, Any]]:
