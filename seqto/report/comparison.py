@@ -11,6 +11,7 @@ from typing import Any
 from seqto.figures import is_known, size_ratio
 from seqto.pareto import hypervolume
 from seqto.report.commands import overrides
+from seqto.types import Candidate
 
 Report = Mapping[str, Any]
 """The content of a report.json."""
@@ -67,8 +68,7 @@ class Row:
     """A candidate in all studies that tried it, by their labels."""
 
     key: str
-    excluded: int
-    layers: int
+    candidate: Candidate
     cells: Mapping[str, Cell]
 
 
@@ -85,6 +85,11 @@ class ComparisonInfo:
     rows: tuple[Row, ...]
     alone: Mapping[str, int]
     caveats: tuple[str, ...]
+
+    @property
+    def mixed(self) -> bool:
+        """Whether shared candidates have more precisions than int8 and float32."""
+        return any(row.candidate.is_mixed for row in self.rows)
 
 
 def compare(reports: Sequence[Report]) -> ComparisonInfo:
@@ -198,8 +203,7 @@ def _row(key: str, candidates: Mapping[str, Mapping[str, Any]]) -> Row:
     first = next(iter(candidates.values()))
     return Row(
         key=key,
-        excluded=first["excluded_count"],
-        layers=len(first["precisions"]),
+        candidate=Candidate.of(first["precisions"], first["scheme"] or ""),
         cells={label: _cell(each) for label, each in candidates.items()},
     )
 

@@ -62,12 +62,12 @@ def _studies(info: ComparisonInfo, letters: Sequence[str]) -> Table:
 def _shared(info: ComparisonInfo, letters: Sequence[str]) -> Table:
     """Return the smallest shared candidates; in green where they are on a study's front."""
     table = _table("shared candidate")
-    table.add_column("excluded", justify="right", no_wrap=True)
+    table.add_column("layers" if info.mixed else "excluded", justify="right", no_wrap=True)
     for letter in letters:
         table.add_column(letter, justify="right")
     for row in info.rows[:MOST_ROWS]:
         cells = [_cell(row.cells.get(study.label)) for study in info.studies]
-        table.add_row(row.key[:8], f"{row.excluded} of {row.layers}", *cells)
+        table.add_row(row.key[:8], row.candidate.counted(info.mixed), *cells)
     return table
 
 

@@ -14,7 +14,7 @@ from seqto.report.comparison import Smallest, compare, labels
 from seqto.report.comparison_page import PAGE, comparison_page, fronts_chart, write_comparison
 from seqto.report.comparison_table import print_comparison
 from seqto.report.document import report
-from seqto.types import OVERRIDES, StudyRecord, TrialState
+from seqto.types import OVERRIDES, Candidate, StudyRecord, TrialState
 
 
 def told(record: StudyRecord, run: str = "0123456789", **tags: str) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def test_studies_alike_are_called_by_their_words_or_their_runs() -> None:
 
 def test_the_same_candidates_are_side_by_side() -> None:
     info = compare(both())
-    assert [row.excluded for row in info.rows] == [0, 1]
+    assert [len(row.candidate.excluded) for row in info.rows] == [0, 1]
     first, second = info.rows
     assert first.cells["cpu"].loss == 0.2 and "SIGSEGV" in first.cells["phone"].failure
     assert (second.cells["cpu"].latency_ms, second.cells["phone"].latency_ms) == (3, 9)
@@ -146,6 +146,17 @@ def test_the_terminal_has_studies_and_shared_candidates(capsys: pytest.CaptureFi
     assert squeezed(lines[6]) == "B 3 (1 failed) 2 0.779 30.0 %, 0.3 KB none"
     assert squeezed(lines[8]) == "shared candidate excluded A B"
     assert "failed" in lines[9] and "20.00 %  2.00 ms" in lines[9]
+
+
+def test_more_precisions_than_two_are_all_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    half = Candidate.of({"a": "float16", "b": "int4", "c": "int8"})
+    mixed = replace(HERE, trials=(HERE.trials[0], replace(HERE.trials[1], candidate=half)))
+    reports = [told(mixed), told(mixed, device="phone")]
+    info = compare(reports)
+    print_comparison(Console(width=120), info)
+    text = capsys.readouterr().out
+    assert "1xi4 1xi8 1xf16" in text and "3xi8" in text and "excluded" not in text
+    assert "in float32" not in comparison_page(info, reports)
 
 
 def test_long_names_are_in_one_piece(capsys: pytest.CaptureFixture[str]) -> None:
