@@ -219,6 +219,6 @@ def _roll_back(console: Console, config: DictConfig, dry_run: bool) -> None:
         registered.note(previous, "restored", why, {})
         registered.forgive(previous)
         registered.move({CHAMPION: previous, PREVIOUS: champion})
-    done = "would be" if dry_run else "is"
+    done, will = ("would be", "would") if dry_run else ("is", "will")
     line = f"{previous} {done} champion again, in the place of {champion}"
-    print_lines(console, {"outcome": f"{line}, which will be skipped from now on"})
+    print_lines(console, {"outcome": f"{line}, which {will} be skipped from now on"})
