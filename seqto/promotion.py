@@ -10,6 +10,7 @@ from pydantic import ConfigDict, NonNegativeFloat
 
 from seqto.constraint import Constraint
 from seqto.evaluate import Subject, measure
+from seqto.figures import figure, metric_title
 from seqto.pareto import BALANCED, comparable, in_float_units
 from seqto.subject import Parts, float_latency, prepare_subject
 from seqto.types import Model, Trial, Version
@@ -141,10 +142,10 @@ def _compare(challenger: Trial, champion: Trial, rules: Rules, bench: Bench) -> 
     baseline = bench.baseline(rules.objectives)
     new, old = (in_float_units(each, rules.objectives, baseline) for each in (challenger, champion))
     gains = {name: was - now for name, now, was in zip(rules.objectives, new, old, strict=True)}
-    better = [name for name, gain in gains.items() if gain > 0]
-    worse = [name for name, gain in gains.items() if gain < -rules.tolerance - 1e-12]
+    better = [metric_title(name) for name, gain in gains.items() if gain > 0]
+    worse = [metric_title(name) for name, gain in gains.items() if gain < -rules.tolerance - 1e-12]
     against = ", ".join(
-        f"{name} {challenger.metrics[name]:.6g} against {champion.metrics[name]:.6g}"
+        f"{metric_title(name)} {_against(name, challenger.metrics[name], champion.metrics[name])}"
         for name in rules.objectives
     )
     if worse:
@@ -157,10 +158,17 @@ def _compare(challenger: Trial, champion: Trial, rules: Rules, bench: Bench) -> 
     return verdict, f"{why} ({against}; tolerance {rules.tolerance:g})"
 
 
+def _against(name: str, new: float, old: float) -> str:
+    written = [figure(name, new), figure(name, old)]
+    if written[0] == written[1] and new != old:
+        written = [f"{new:.9g}", f"{old:.9g}"]
+    return " against ".join(written)
+
+
 def _limits(rules: Rules) -> str:
     return str(rules.limits) or "no limit to meet"
 
 
 def _figures(trial: Trial) -> str:
     names = [name for name in ("accuracy_loss", "size_ratio", _LATENCY) if name in trial.metrics]
-    return ", ".join(f"{name} {trial.metrics[name]:.4g}" for name in names)
+    return ", ".join(f"{metric_title(name)} {figure(name, trial.metrics[name])}" for name in names)

@@ -42,6 +42,9 @@ INT4 = "int4"
 INT8 = "int8"
 INT16 = "int16"
 
+SHORT = {INT4: "i4", INT8: "i8", INT16: "i16", FLOAT16: "f16", FLOAT32: "f32"}
+"""The precisions as they are called in tables."""
+
 
 NEGLIGIBLE, RUINED = 1e-3, 0.1
 """Divergences below which hardly a prediction changes, and above which many do.
@@ -185,6 +188,25 @@ class Candidate:
         for name, precision in self.precisions:
             layers.setdefault(precision, []).append(name)
         return layers
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether it has other precisions than int8 and float32."""
+        return not {precision for _, precision in self.precisions} <= {INT8, FLOAT32}
+
+    def counted(self, by_precision: bool) -> str:
+        """Return how many layers are left in float32 (2 of 9), or are in each precision."""
+        if not by_precision:
+            return f"{len(self.excluded)} of {len(self.precisions)}"
+        groups = self.by_precision()
+        return " ".join(
+            f"{len(groups[name])}x{short}" for name, short in SHORT.items() if name in groups
+        )
+
+    def in_words(self) -> str:
+        """Say what precisions its layers have."""
+        counted = self.counted(self.is_mixed)
+        return f"layers {counted}" if self.is_mixed else f"{counted} layers in float32"
 
     @property
     def key(self) -> str:

@@ -9,7 +9,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "seqto"
 
 LEVELS = [
-    {"types", "errors", "protocols", "interrupts", "storage", "workspace", "__init__"},
+    {"types", "errors", "protocols", "interrupts", "storage", "workspace", "figures", "__init__"},
     {"graph"},
     {"models", "datasets", "quantizers", "search", "devices", "metrics", "tracking"},
     {"evaluate", "pareto", "sensitivity"},

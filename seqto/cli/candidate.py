@@ -6,13 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import rich
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from seqto.cli.build import Context, build_context
 from seqto.cli.fetch import fetch_model
-from seqto.cli.pointers import print_lines, where_to_look
+from seqto.cli.pointers import print_lines, stdout_console, where_to_look
 from seqto.errors import ConfigError, LayerError, StudyError
 from seqto.graph.files import save_model
 from seqto.protocols import Quantizer, SeveralSchemes
@@ -50,10 +49,9 @@ def run_single(config: DictConfig) -> None:
     if trial.state is not TrialState.COMPLETE:
         raise StudyError(f"the candidate failed: {trial.failure}")
     path = _save(candidate, context)
-    console = rich.get_console()
-    excluded = f"{len(candidate.excluded)} of {len(candidate.precisions)} layers in float32"
+    console = stdout_console()
     offer = in_words(trial.metrics, context.subject.baseline, context.parts.metric.name)
-    console.print(f"{excluded}: {offer}", highlight=False)
+    console.print(f"{candidate.in_words()}: {offer}", highlight=False)
     print_lines(console, {**where_to_look(context.tracker, run), "model": str(path)})
 
 

@@ -5,10 +5,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import rich
-
 from seqto.cli.complaints import end_with
-from seqto.cli.pointers import print_lines
+from seqto.cli.pointers import print_lines, stdout_console
 from seqto.cli.report import REPORT, add_output, add_tracking_uri
 from seqto.errors import ConfigError, TrackingError
 from seqto.report.comparison import Report
@@ -52,7 +50,7 @@ def _show(folder: Path, reports: Sequence[Report]) -> None:
     from seqto.report.comparison_table import print_comparison
 
     info, page = write_comparison(folder, reports)
-    console = rich.get_console()
+    console = stdout_console()
     console.print()
     print_comparison(console, info)
     print_lines(console, {"compare": str(page)})

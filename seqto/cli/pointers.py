@@ -1,11 +1,23 @@
-"""The last lines of a run: where to look."""
+"""Where a run prints, and its last lines: where to look."""
 
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import rich
 from rich.console import Console
 
 from seqto.protocols import Tracker
+
+_WIDTH_OF_FILES = 120
+
+
+def stdout_console() -> Console:
+    """Return the console to print on; in a file or a pipe its lines are long enough for tables."""
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        return rich.get_console()
+    return Console(width=_WIDTH_OF_FILES)
 
 
 def where_to_look(tracker: Tracker, run: str) -> dict[str, str]:

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-import rich
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 from rich.console import Console
@@ -14,7 +13,7 @@ from seqto.cli.build import build_parts, build_settings
 from seqto.cli.complaints import end_with
 from seqto.cli.compose import composed
 from seqto.cli.fetch import fetch_model
-from seqto.cli.pointers import print_lines
+from seqto.cli.pointers import print_lines, stdout_console
 from seqto.errors import ConfigError, ConstraintError, PromotionError, TrackingError
 from seqto.promotion import CHAMPION, PREVIOUS, Bench, Decision, Rules, Verdict, decide
 from seqto.report.terminal import in_words
@@ -104,7 +103,7 @@ def _run(arguments: list[str]) -> None:
     words = [word for word in given.words if word != "rollback"]
     config = composed([_full(word) for word in words])
     act = _promote if len(words) == len(given.words) else _roll_back
-    act(rich.get_console(), config, given.dry_run)
+    act(stdout_console(), config, given.dry_run)
 
 
 def _full(word: str) -> str:
@@ -147,6 +146,9 @@ def _promote(console: Console, config: DictConfig, dry_run: bool) -> None:
     with console.status("Measuring the registered versions again ..."):
         decision = decide(versions, rules, bench)
     _show(console, registered.name, decision, bench)
+    if back := [each.number for each in versions if each.rolled_back]:
+        numbers = f"version {back[0]} was" if len(back) == 1 else f"versions {', '.join(back)} were"
+        print_lines(console, {"skipped": f"{numbers} rolled back before"})
     if decision.verdict is Verdict.UNMET:
         raise ConstraintError(f"not promoted: {decision.why}.")
     if decision.verdict is Verdict.NOT_BETTER:
@@ -201,11 +203,15 @@ def _roll_back(console: Console, config: DictConfig, dry_run: bool) -> None:
     held: dict[str, Version] = {
         alias: version for version in registered.all() for alias in version.aliases
     }
-    for alias in (CHAMPION, PREVIOUS):
-        if alias not in held:
-            raise TrackingError(
-                f"{registered.name} has no {alias} to roll back: only a promotion sets it."
-            )
+    if CHAMPION not in held:
+        raise TrackingError(
+            f"{registered.name} has no champion to roll back: only a promotion sets it."
+        )
+    if PREVIOUS not in held:
+        raise TrackingError(
+            f"{registered.name} cannot be rolled back: {held[CHAMPION]} is its first champion, "
+            "there is none before it."
+        )
     champion, previous = held[CHAMPION], held[PREVIOUS]
     if not dry_run:
         why = f"{champion} was rolled back to {previous}"
@@ -213,6 +219,6 @@ def _roll_back(console: Console, config: DictConfig, dry_run: bool) -> None:
         registered.note(previous, "restored", why, {})
         registered.forgive(previous)
         registered.move({CHAMPION: previous, PREVIOUS: champion})
-    done = "would be" if dry_run else "is"
+    done, will = ("would be", "would") if dry_run else ("is", "will")
     line = f"{previous} {done} champion again, in the place of {champion}"
-    print_lines(console, {"outcome": line})
+    print_lines(console, {"outcome": f"{line}, which {will} be skipped from now on"})

@@ -4,10 +4,8 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-import rich
-
 from seqto.cli.complaints import end_with
-from seqto.cli.pointers import print_lines
+from seqto.cli.pointers import print_lines, stdout_console
 from seqto.errors import TrackingError
 from seqto.exclusions import DOCUMENT
 
@@ -46,7 +44,7 @@ def write_again(run: str, uri: str | None, folder: Path, log: bool) -> None:
     if log:
         tracker.log_files(run, files)
     lines = {"report": str(folder / "report.html"), "picture": str(folder / "front.png")}
-    print_lines(rich.get_console(), lines | ({"logged": run} if log else {}))
+    print_lines(stdout_console(), lines | ({"logged": run} if log else {}))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -10,7 +10,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import rich
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
 
@@ -18,7 +17,7 @@ from seqto import __version__
 from seqto.cli.build import GROUPS, build_context, build_settings
 from seqto.cli.candidate import CHOICES
 from seqto.cli.fetch import fetch_model
-from seqto.cli.pointers import print_lines, where_to_look
+from seqto.cli.pointers import print_lines, stdout_console, where_to_look
 from seqto.errors import ConfigError, ConstraintError
 from seqto.exclusions import DOCUMENT
 from seqto.report.note import study_note
@@ -44,7 +43,7 @@ def run_study(
 
     Without a launcher its candidates are measured by processes of this machine.
     """
-    console = rich.get_console()
+    console = stdout_console()
     _refuse_candidate(config)
     # Wrong values are told before anything is fetched.
     build_settings(config, 1)

@@ -31,7 +31,7 @@ class Draw:
     def of(self, total: int, digest: Callable[[int], str]) -> Drawn:
         """Return the samples to use of a pool of so many, those to calibrate on first."""
         needed = self.calibration + (self.evaluation or 1)
-        self._require(total >= needed, f"{total}")
+        self._require(total >= needed, total, "")
         drawn: dict[str, int] = {}
         duplicates = 0
         for index in map(int, np.random.RandomState(self.seed).permutation(total)):
@@ -39,21 +39,24 @@ class Draw:
                 break
             duplicates += drawn.setdefault(digest(index), index) != index
         if duplicates:
-            _log.warning(
-                "%s: %d %s are copies of others and are left out.",
-                self.where,
-                duplicates,
-                self.noun,
+            copies = (
+                "is a copy of another and is" if duplicates == 1 else "are copies of others and are"
             )
-        self._require(len(drawn) >= needed, f"{len(drawn)} different")
+            _log.warning(
+                "%s: %d %s %s left out.", self.where, duplicates, self._noun(duplicates), copies
+            )
+        self._require(len(drawn) >= needed, len(drawn), "different ")
         return drawn
 
-    def _require(self, enough: bool, found: str) -> None:
+    def _noun(self, count: int) -> str:
+        return self.noun.removesuffix("s") if count == 1 else self.noun
+
+    def _require(self, enough: bool, found: int, kind: str) -> None:
         if not enough:
             evaluation = "at least 1" if self.evaluation is None else self.evaluation
             raise DatasetError(
-                f"{self.where} has {found} {self.noun}, but {self.calibration} to calibrate and "
-                f"{evaluation} to evaluate on are needed: add {self.noun}, or lower "
+                f"{self.where} has {found} {kind}{self._noun(found)}, but {self.calibration} to "
+                f"calibrate and {evaluation} to evaluate on are needed: add {self.noun}, or lower "
                 "dataset.calibration_size and dataset.evaluation_size."
             )
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from seqto.report.figures import is_known
+from seqto.figures import is_known
 from seqto.report.info import shown_range
 
 FRONT, OTHER, FLOAT = "front", "other", "float"

@@ -36,7 +36,7 @@ def load_command(record: StudyRecord, trial: Trial, aliases: Sequence[str]) -> s
     """Return the Python that loads this candidate's ONNX model from MLflow."""
     name = record.tags.get(REGISTERED)
     uri = f"models:/{name}@{aliases[0]}" if name and aliases else f"runs:/{trial.id}/model"
-    return f"mlflow.onnx.load_model({_literal(uri)})"
+    return f"import mlflow\n\nmodel = mlflow.onnx.load_model({_literal(uri)})"
 
 
 def session_lines(trial: Trial) -> list[str]:
@@ -47,7 +47,7 @@ def session_lines(trial: Trial) -> list[str]:
         f"options.add_session_config_entry({_literal(name)}, {_literal(value)})"
         for name, value in sorted(trial.session.items())
     ]
-    return ["options = onnxruntime.SessionOptions()", *entries]
+    return ["import onnxruntime", "", "options = onnxruntime.SessionOptions()", *entries]
 
 
 def _root(override: str) -> str:

@@ -8,15 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from seqto.figures import is_known, size_ratio
 from seqto.pareto import hypervolume
 from seqto.report.commands import overrides
-from seqto.report.figures import is_known, size_ratio
+from seqto.types import Candidate
 
 Report = Mapping[str, Any]
 """The content of a report.json."""
 
 LIMITS = (0.02, 0.01)
 """Losses up to which the smallest candidate is looked for."""
+
+DEFAULT = "default"
 
 _ASPECTS = ("model", "device", "quantization", "search", "dataset", "metric")
 
@@ -65,8 +68,7 @@ class Row:
     """A candidate in all studies that tried it, by their labels."""
 
     key: str
-    excluded: int
-    layers: int
+    candidate: Candidate
     cells: Mapping[str, Cell]
 
 
@@ -83,6 +85,11 @@ class ComparisonInfo:
     rows: tuple[Row, ...]
     alone: Mapping[str, int]
     caveats: tuple[str, ...]
+
+    @property
+    def mixed(self) -> bool:
+        """Whether shared candidates have more precisions than int8 and float32."""
+        return any(row.candidate.is_mixed for row in self.rows)
 
 
 def compare(reports: Sequence[Report]) -> ComparisonInfo:
@@ -104,11 +111,17 @@ def compare(reports: Sequence[Report]) -> ComparisonInfo:
 
 
 def labels(reports: Sequence[Report]) -> list[str]:
-    """Return a name a study: what differs among them, and its run where that is not enough."""
+    """Return a name a study: what differs among them, and its run where that is not enough.
+
+    One that differs by having no option that the others have is called the default.
+    """
     found = [
         " · ".join(_aspect(report, name) for name in _differing(reports)) for report in reports
     ]
-    for further in (_own_overrides(reports), [report["study"]["id"][:8] for report in reports]):
+    words = _own_overrides(reports)
+    if not all(words) and any(words):
+        words = [each or DEFAULT for each in words]
+    for further in (words, [report["study"]["id"][:8] for report in reports]):
         count = Counter(found)
         found = [
             " · ".join(filter(None, (label, more))) if count[label] > 1 or not label else label
@@ -190,8 +203,7 @@ def _row(key: str, candidates: Mapping[str, Mapping[str, Any]]) -> Row:
     first = next(iter(candidates.values()))
     return Row(
         key=key,
-        excluded=first["excluded_count"],
-        layers=len(first["precisions"]),
+        candidate=Candidate.of(first["precisions"], first["scheme"] or ""),
         cells={label: _cell(each) for label, each in candidates.items()},
     )
 

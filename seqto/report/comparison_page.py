@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from seqto.figures import in_bytes, in_ms, in_percent, is_known, size_ratio
 from seqto.report.chart import FLOAT, FRONT, Dot, Series, chart
 from seqto.report.comparison import LIMITS, Cell, ComparisonInfo, Report, Row, Smallest, compare
-from seqto.report.figures import in_bytes, in_ms, in_percent, is_known, size_ratio
 from seqto.report.pages import render
 from seqto.types import FLOAT32
 from seqto.workspace import written_whole

@@ -1,13 +1,15 @@
 """Studies side by side in the terminal."""
 
+import string
+from collections.abc import Sequence
+
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from seqto.figures import in_ms, in_percent
 from seqto.report.comparison import LIMITS, Cell, ComparisonInfo
 from seqto.report.comparison_page import smallest_in_words
-from seqto.report.figures import in_ms, in_percent
 
 MOST_ROWS = 12
 FRONT_STYLE = "bold green"
@@ -16,27 +18,39 @@ FRONT_STYLE = "bold green"
 def print_comparison(console: Console, info: ComparisonInfo) -> None:
     """Print what each study found, and the candidates that they share."""
     console.print(Text(info.title or "studies compared", "bold"))
-    console.print(_studies(info))
+    letters = _letters(len(info.studies))
+    for letter, study in zip(letters, info.studies, strict=True):
+        # Whole, as the names of studies are what a person typed to make them.
+        line = Text.assemble((f"{letter}  ", "bold"), study.label, (f"  {study.run[:8]}", "dim"))
+        console.print(line, soft_wrap=True)
+    console.print()
+    console.print(_studies(info, letters))
     for caveat in info.caveats:
         console.print(caveat, style="dim", highlight=False, markup=False)
     console.print()
     if not info.rows:
         console.print("no candidate is in two of them", style="dim", highlight=False)
         return
-    console.print(_shared(info))
+    console.print(_shared(info, letters))
     if len(info.rows) > MOST_ROWS:
         console.print(f"and {len(info.rows) - MOST_ROWS} more", style="dim", highlight=False)
 
 
-def _studies(info: ComparisonInfo) -> Table:
+def _letters(count: int) -> list[str]:
+    """Return a short name a study: A to Z, then A2 and so on."""
+    names, many = string.ascii_uppercase, len(string.ascii_uppercase)
+    return [f"{names[at % many]}{at // many + 1 if at >= many else ''}" for at in range(count)]
+
+
+def _studies(info: ComparisonInfo, letters: Sequence[str]) -> Table:
     table = _table("study")
     sizes = [f"size at {in_percent(limit, 0)} loss" for limit in LIMITS]
     for title in ("candidates", "front", "hypervolume", *sizes):
         table.add_column(title, justify="right", no_wrap=True)
-    for study in info.studies:
+    for letter, study in zip(letters, info.studies, strict=True):
         failed = f" ({study.failed} failed)" if study.failed else ""
         table.add_row(
-            escape(study.label),
+            letter,
             f"{study.candidates}{failed}",
             str(study.front),
             f"{study.hypervolume:.3f}",
@@ -45,15 +59,15 @@ def _studies(info: ComparisonInfo) -> Table:
     return table
 
 
-def _shared(info: ComparisonInfo) -> Table:
+def _shared(info: ComparisonInfo, letters: Sequence[str]) -> Table:
     """Return the smallest shared candidates; in green where they are on a study's front."""
     table = _table("shared candidate")
-    table.add_column("excluded", justify="right", no_wrap=True)
-    for study in info.studies:
-        table.add_column(escape(study.label), justify="right", overflow="fold")
+    table.add_column("layers" if info.mixed else "excluded", justify="right", no_wrap=True)
+    for letter in letters:
+        table.add_column(letter, justify="right")
     for row in info.rows[:MOST_ROWS]:
         cells = [_cell(row.cells.get(study.label)) for study in info.studies]
-        table.add_row(row.key[:8], f"{row.excluded} of {row.layers}", *cells)
+        table.add_row(row.key[:8], row.candidate.counted(info.mixed), *cells)
     return table
 
 

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from seqto.figures import Metrics, in_bytes, in_ms, in_percent, size_ratio
 from seqto.pareto import comparable
 from seqto.report.answer import answer
-from seqto.report.figures import Metrics, in_bytes, in_ms, in_percent, size_ratio
 from seqto.report.info import study_title
-from seqto.report.terminal import precisions_in_words, spread_members
+from seqto.report.terminal import spread_members
 from seqto.types import COMMAND, Front, StudyRecord, Trial
 
 MOST_ROWS = 12
@@ -48,10 +48,12 @@ def _answer(record: StudyRecord, front: Front) -> str:
 
 def _table(record: StudyRecord, front: Front, pages: Mapping[str, str]) -> str:
     shown = spread_members(front, MOST_ROWS)
-    rows = [_row(trial, front, record.baseline, pages) for trial in shown]
+    mixed = any(trial.candidate.is_mixed for trial in shown)
+    rows = [_row(trial, front, record.baseline, pages, mixed) for trial in shown]
     own = {"size_ratio": 1.0, "accuracy_loss": 0.0, **record.baseline}
     rows.append(["float", "", *_figures(own, record.baseline), ""])
-    titles = ["candidate", "in float32", "size", "of float", "loss", "accuracy", "latency", ""]
+    layers = "layers" if mixed else "in float32"
+    titles = ["candidate", layers, "size", "of float", "loss", "accuracy", "latency", ""]
     kept = [at for at in range(len(titles)) if any(row[at] for row in rows)]
     padded = _padded([[row[at] for at in kept] for row in rows])
     lines = [[titles[at] for at in kept], *padded]
@@ -59,14 +61,16 @@ def _table(record: StudyRecord, front: Front, pages: Mapping[str, str]) -> str:
     return "\n".join([head, "| --- " * len(kept) + "|", *body])
 
 
-def _row(trial: Trial, front: Front, baseline: Metrics, pages: Mapping[str, str]) -> list[str]:
+def _row(
+    trial: Trial, front: Front, baseline: Metrics, pages: Mapping[str, str], mixed: bool
+) -> list[str]:
     name = f"#{trial.index}"
     linked = f"[{name}]({pages[trial.id]})" if trial.id in pages else name
     aliases = ", ".join(front.aliases(trial))
     figures = _figures(trial.metrics, baseline)
     return [
         linked,
-        precisions_in_words(trial.candidate),
+        trial.candidate.counted(mixed),
         *figures,
         f"**{aliases}**" * bool(aliases),
     ]

@@ -6,11 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seqto.pareto import comparable
-from seqto.report.answer import answer
-from seqto.report.chart import FLOAT, FRONT, OTHER, Dot, Series, chart
-from seqto.report.commands import load_command, rebuild_command, session_lines, study_command
-from seqto.report.figures import (
+from seqto.figures import (
     Metrics,
     in_bytes,
     in_digits,
@@ -19,13 +15,16 @@ from seqto.report.figures import (
     is_known,
     size_ratio,
 )
+from seqto.pareto import comparable
+from seqto.report.answer import answer
+from seqto.report.chart import FLOAT, FRONT, OTHER, Dot, Series, chart
+from seqto.report.commands import load_command, rebuild_command, session_lines, study_command
 from seqto.report.info import Axis, axis, front_info, sensitivity_info, study_title
 from seqto.report.pages import picture, render
-from seqto.report.terminal import SHORT, in_words, losses_alike, precisions_in_words
+from seqto.report.terminal import in_words, losses_alike
 from seqto.types import (
-    FLOAT32,
-    INT8,
     SCHEMES,
+    SHORT,
     Candidate,
     Front,
     StudyRecord,
@@ -117,6 +116,7 @@ def study_page(
         rows=[_row(trial, record, front, titles) for trial in _by_index(record)],
         float_figures=_figures(_float_metrics(record.baseline), record.baseline, titles),
         layers=_layers(record),
+        score_in_words=_score_in_words(record),
         failures=[each for each in _by_index(record) if each.failure],
         schemes=_schemes(record),
         exclusions=(exclusions or {}).get("layers", []),
@@ -270,14 +270,13 @@ def _float_metrics(baseline: Metrics) -> Metrics:
 
 def _layers_title(record: StudyRecord) -> str:
     """Return what the candidates' layers are counted by."""
-    kinds = {kind for trial in record.trials for _, kind in trial.candidate.precisions}
-    return IN_FLOAT if kinds <= {INT8, FLOAT32} else "layers"
+    return "layers" if any(each.candidate.is_mixed for each in record.trials) else IN_FLOAT
 
 
 def _counted(candidate: Candidate, title: str) -> str:
     """Say how many layers are left in float32, or with more precisions how many are in each."""
     if title == IN_FLOAT:
-        return precisions_in_words(candidate)
+        return candidate.counted(by_precision=False)
     groups = candidate.by_precision()
     return ", ".join(f"{len(groups[kind])} {kind}" for kind in SHORT if kind in groups)
 
@@ -347,6 +346,17 @@ def _layers(record: StudyRecord) -> list[dict[str, Any]]:
         }
         for rank, (score, share) in enumerate(zip(record.scores, info.shares, strict=True), 1)
     ]
+
+
+def _score_in_words(record: StudyRecord) -> str:
+    """Say what the layers' score is, where their sensitivity is known to tell."""
+    for detail, unit in (("divergence_per_byte", ", per byte that this saves"), ("divergence", "")):
+        if all(row.details.get(detail) == row.score for row in record.scores):
+            return (
+                "The score is the divergence of the output from the float model's when only this "
+                f"layer is quantized{unit}, as a share of the largest."
+            )
+    return ""
 
 
 def _schemes(record: StudyRecord) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -19,8 +20,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from seqto.pareto import comparable
-from seqto.report.figures import (
+from seqto.figures import (
     Metrics,
     in_bytes,
     in_digits,
@@ -30,13 +30,9 @@ from seqto.report.figures import (
     is_known,
     size_ratio,
 )
+from seqto.pareto import comparable
 from seqto.report.info import study_title
 from seqto.types import (
-    FLOAT16,
-    FLOAT32,
-    INT4,
-    INT8,
-    INT16,
     SCHEMES,
     Candidate,
     Front,
@@ -50,14 +46,14 @@ ALIAS_STYLE = "bold green"
 # Shown in columns of their own, or too close to one that is.
 KNOWN = {"accuracy_loss", "size_bytes", "size_ratio", "accuracy", "latency_ms"}
 
-SHORT = {INT4: "i4", INT8: "i8", INT16: "i16", FLOAT16: "f16", FLOAT32: "f32"}
+OF_FLOAT, ACCURACY = "of float", "accuracy"
 
 
 def print_front(console: Console, record: StudyRecord, front: Front) -> None:
     """Print the front as a table, and under it what each recommended candidate offers."""
     shown = spread_members(front, MOST_ROWS)
     console.print(_heading(record, front), highlight=False)
-    console.print(_front_table(record, front, shown, gap=2 if console.width >= 90 else 1))
+    console.print(_fitting_table(console, record, front, shown), crop=False)
     if len(shown) < len(front.members):
         console.print(f"and {len(front.members) - len(shown)} more", style="dim", highlight=False)
     if front.recommended:
@@ -102,14 +98,6 @@ def print_schemes(console: Console, record: StudyRecord) -> None:
     console.print()
 
 
-def precisions_in_words(candidate: Candidate) -> str:
-    """Say how many layers are left in float32, or how many are in each precision."""
-    groups = {name: len(layers) for name, layers in candidate.by_precision().items()}
-    if set(groups) <= {INT8, FLOAT32}:
-        return f"{groups.get(FLOAT32, 0)} of {len(candidate.precisions)}"
-    return " ".join(f"{groups[name]}x{short}" for name, short in SHORT.items() if name in groups)
-
-
 def in_words(metrics: Metrics, baseline: Metrics, metric: str) -> str:
     """Say in one sentence what a candidate offers against the float model.
 
@@ -135,9 +123,7 @@ class StudyProgress:
             BarColumn(bar_width=16),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
-            # Rich writes -:--:-- as long as it cannot tell.
-            TextColumn("left", style="dim"),
-            TimeRemainingColumn(),
+            _TimeLeftColumn(),
             console=console,
             transient=True,
             disable=not console.is_terminal,
@@ -170,6 +156,15 @@ class StudyProgress:
         # Not through update(): it forgets the speed whenever a search raises its total.
         self._progress.tasks[0].total = total
         self._progress.update(self._task, description=_ended(trial), completed=done, refresh=True)
+
+
+class _TimeLeftColumn(TimeRemainingColumn):
+    """The time left, in a word; nothing as long as it cannot be told."""
+
+    def render(self, task: Task) -> Text:
+        if task.total is None or task.time_remaining is None:
+            return Text("")
+        return Text.assemble(super().render(task), (" left", "dim"))
 
 
 @dataclass(frozen=True)
@@ -209,30 +204,44 @@ def losses_alike(front: Front) -> str:
     return " and ".join(f"#{index}" for index in sorted(alike))
 
 
-def _front_table(record: StudyRecord, front: Front, shown: Sequence[Trial], gap: int) -> Table:
-    columns = [
-        column
-        for column in _columns(front, record.baseline)
-        if any(column.show(trial.metrics) for trial in front.members)
-    ]
-    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
-    plain = all(set(each.candidate.by_precision()) <= {INT8, FLOAT32} for each in shown)
-    names = ("candidate", "excluded" if plain else "layers")
-    for title in (*names, *(column.title for column in columns)):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("")
-    for trial in shown:
-        table.add_row(*_row(trial, columns), Text(", ".join(front.aliases(trial)), ALIAS_STYLE))
-    own = _float_metrics(record.baseline)
-    layers = len(shown[0].candidate.precisions)
-    figures = [column.show(own) for column in columns]
-    table.add_row("float", f"{layers} of {layers}", *figures, style="dim")
+def _fitting_table(
+    console: Console, record: StudyRecord, front: Front, shown: Sequence[Trial]
+) -> Table:
+    """Return the front's table; without columns that the words below it repeat, where too wide."""
+    # Rich would cut the aliases first, which are what a person goes on with.
+    for gap, left_out in ((2, ()), (1, ()), (1, (OF_FLOAT,)), (1, (OF_FLOAT, ACCURACY))):
+        table = _front_table(record, front, shown, gap, left_out)
+        table.width = console.measure(table, options=console.options.update(width=1000)).maximum
+        if table.width <= console.width:
+            break
     return table
 
 
-def _row(trial: Trial, columns: Sequence[_Column]) -> list[str]:
-    shown = (column.show(trial.metrics) for column in columns)
-    return [f"#{trial.index}", precisions_in_words(trial.candidate), *shown]
+def _front_table(
+    record: StudyRecord, front: Front, shown: Sequence[Trial], gap: int, left_out: Sequence[str]
+) -> Table:
+    columns = [
+        column
+        for column in _columns(front, record.baseline)
+        if column.title not in left_out
+        and any(column.show(trial.metrics) for trial in front.members)
+    ]
+    table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
+    mixed = any(each.candidate.is_mixed for each in shown)
+    names = ("candidate", "layers" if mixed else "excluded")
+    for title in (*names, *(column.title for column in columns)):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for trial in shown:
+        figures = [column.show(trial.metrics) for column in columns]
+        aliases = Text(", ".join(front.aliases(trial)), ALIAS_STYLE)
+        table.add_row(f"#{trial.index}", trial.candidate.counted(mixed), *figures, aliases)
+    own = _float_metrics(record.baseline)
+    names_of_all = [name for name, _ in shown[0].candidate.precisions]
+    whole = Candidate.excluding(names_of_all, names_of_all)
+    figures = [column.show(own) for column in columns]
+    table.add_row("float", whole.counted(mixed), *figures, style="dim")
+    return table
 
 
 def _columns(front: Front, baseline: Metrics) -> list[_Column]:
@@ -241,9 +250,9 @@ def _columns(front: Front, baseline: Metrics) -> list[_Column]:
 
     return [
         _Column("size", lambda metrics: in_bytes(metrics.get("size_bytes"))),
-        _Column("of float", lambda metrics: in_percent(size_ratio(metrics, baseline), 1)),
+        _Column(OF_FLOAT, lambda metrics: in_percent(size_ratio(metrics, baseline), 1)),
         _Column("loss", lambda metrics: in_percent(metrics.get("accuracy_loss"), 2)),
-        _Column("accuracy", lambda metrics: in_percent(metrics.get("accuracy"), 1)),
+        _Column(ACCURACY, lambda metrics: in_percent(metrics.get("accuracy"), 1)),
         _Column("latency", lambda metrics: in_ms(metrics.get("latency_ms"))),
         *(other(name) for name in front.objectives if name not in KNOWN),
     ]
@@ -314,7 +323,7 @@ def _ended(trial: Trial) -> str:
     if trial.state != TrialState.COMPLETE:
         return f"#{trial.index} [red]{trial.state.value.lower()}[/red]"
     parts = [
-        ("loss", in_short_percent(trial.metrics.get("accuracy_loss"))),
+        ("loss", in_percent(trial.metrics.get("accuracy_loss"), 2)),
         ("size", in_bytes(trial.metrics.get("size_bytes"))),
     ]
     return f"#{trial.index} " + ", ".join(f"{name} {text}" for name, text in parts if text)

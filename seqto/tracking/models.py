@@ -118,7 +118,7 @@ def _describe(trial: Trial) -> str:
         *([] if loss is None else [f"{loss:.2%} loss"]),
         *([] if latency is None else [f"{latency:.2f} ms"]),
         f"candidate {trial.index}",
-        f"{len(trial.candidate.excluded)} of {len(trial.candidate.precisions)} layers in float32",
+        trial.candidate.in_words(),
     ]
     return ", ".join(facts)
 

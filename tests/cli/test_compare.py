@@ -41,10 +41,11 @@ def test_studies_are_set_side_by_side(
     main([static, other, "--tracking-uri", uri, "--output", str(tmp_path)])
     out = capsys.readouterr().out
     assert "chain · cpu" in out and "hypervolume" in out and "size at 1 % loss" in out
-    assert [line.split()[0] for line in out.splitlines()[3:5]] == ["static", "per_tensor"]
+    assert f"A  static  {static[:8]}\nB  per_tensor  {other[:8]}\n" in out
     assert f"compare: {tmp_path / 'comparison.html'}" in out.replace("\n", "")
     page = (tmp_path / "comparison.html").read_text()
-    assert static in page and other in page and 'colspan="3">per_tensor</th>' in page
+    assert f'title="{static}">{static[:8]}</td>' in page and other in page
+    assert 'colspan="3">per_tensor</th>' in page
 
 
 @pytest.mark.parametrize("runs", [1, 2], ids=["one", "twice the same"])

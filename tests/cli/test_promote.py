@@ -103,7 +103,8 @@ def test_challenger_takes_over_only_if_it_is_no_worse_beyond_the_tolerance(
     assert before["accurate"] != before["balanced"]
     refused = promote("max_accuracy_loss=0")
     assert refused.code == 4
-    assert "worse in size_bytes" in line(refused) and "tolerance 0" in line(refused)
+    assert "worse in size (" in line(refused) and "tolerance 0" in line(refused)
+    assert re.search(r"size [\d.]+ [KM]B against [\d.]+ [KM]B; ", line(refused))
     assert aliases(client) == before, "nothing was moved"
 
     dry = promote("max_accuracy_loss=0", "tolerance=1", "--dry-run")
@@ -118,13 +119,15 @@ def test_challenger_takes_over_only_if_it_is_no_worse_beyond_the_tolerance(
     new = client.get_model_version(NAME, str(after["champion"]))
     figures = json.loads(new.tags["seqto.promoted_figures"])
     assert {f"version {after[alias]}" for alias in ("champion", "previous")} < set(figures)
-    assert "better in accuracy_loss" in new.tags["seqto.promoted_why"]
+    assert "better in loss (" in new.tags["seqto.promoted_why"]
 
 
 def test_rollback_brings_the_previous_one_back_for_good(
     promote: Command, client: MlflowClient
 ) -> None:
     promote()
+    first = promote("rollback")
+    assert first.code == 1 and "is its first champion, there is none before it" in line(first)
     promote("max_accuracy_loss=0", "tolerance=1")
     before = aliases(client)
     dry = promote("rollback", "--dry-run")
@@ -139,6 +142,7 @@ def test_rollback_brings_the_previous_one_back_for_good(
     again = promote("max_accuracy_loss=0", "tolerance=1")
     assert aliases(client)["champion"] != before["champion"], "a pipeline would promote it again"
     assert again.code in (0, 3)
+    assert f"skipped: version {before['champion']} was rolled back before" in again.out
     assert promote("rollback").code == 0
     assert aliases(client)["champion"] == before["champion"]
     restored = client.get_model_version(NAME, str(before["champion"]))

@@ -213,6 +213,12 @@ def test_without_a_choice_every_layer_is_quantized(seqto: Command) -> None:
     assert result.out.startswith("0 of 24 layers in float32")
 
 
+def test_other_precisions_are_told(seqto: Command) -> None:
+    result = seqto("candidate.precisions={float16:[/dense/Gemm]}", "device.repeats=3")
+    assert result.code == 0, result.err
+    assert result.out.startswith("layers 23xi8 1xf16: ")
+
+
 def test_excluded_layers_by_name(seqto: Command, tmp_path: Path) -> None:
     result = seqto("candidate.excluded=['/dense/Gemm']", "device.repeats=3")
     assert result.code == 0, result.err

@@ -193,6 +193,13 @@ def test_copies_do_not_count_as_enough(folder: Path, make) -> None:
         make().load([IMAGE])
 
 
+def test_one_image_is_told_in_the_singular(folder: Path, make) -> None:
+    for value in range(12):
+        save_image(folder / f"{value:02}.png", 0)
+    with pytest.raises(DatasetError, match="has 1 different image, but"):
+        make().load([IMAGE])
+
+
 @pytest.mark.parametrize(("evaluation", "needed"), [(10, "10"), (None, "at least 1")])
 def test_too_few_images_say_how_many_and_what_to_lower(make, evaluation, needed: str) -> None:
     found = (

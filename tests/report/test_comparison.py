@@ -14,7 +14,7 @@ from seqto.report.comparison import Smallest, compare, labels
 from seqto.report.comparison_page import PAGE, comparison_page, fronts_chart, write_comparison
 from seqto.report.comparison_table import print_comparison
 from seqto.report.document import report
-from seqto.types import OVERRIDES, StudyRecord, TrialState
+from seqto.types import OVERRIDES, Candidate, StudyRecord, TrialState
 
 
 def told(record: StudyRecord, run: str = "0123456789", **tags: str) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def test_studies_alike_are_called_by_their_words_or_their_runs() -> None:
 
 def test_the_same_candidates_are_side_by_side() -> None:
     info = compare(both())
-    assert [row.excluded for row in info.rows] == [0, 1]
+    assert [len(row.candidate.excluded) for row in info.rows] == [0, 1]
     first, second = info.rows
     assert first.cells["cpu"].loss == 0.2 and "SIGSEGV" in first.cells["phone"].failure
     assert (second.cells["cpu"].latency_ms, second.cells["phone"].latency_ms) == (3, 9)
@@ -141,9 +141,39 @@ def test_the_terminal_has_studies_and_shared_candidates(capsys: pytest.CaptureFi
     print_comparison(Console(width=120), compare(both()))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].strip() == "efficientnet-lite0 · static"
-    assert squeezed(lines[2]) == "cpu 2 2 0.880 20.0 %, 0.2 KB 20.0 %, 0.2 KB"
-    assert squeezed(lines[3]) == "phone 3 (1 failed) 2 0.779 30.0 %, 0.3 KB none"
-    assert "failed" in lines[6] and "20.00 %  2.00 ms" in lines[6]
+    assert lines[1:3] == ["A  cpu  01234567", "B  phone  01234567"]
+    assert squeezed(lines[5]) == "A 2 2 0.880 20.0 %, 0.2 KB 20.0 %, 0.2 KB"
+    assert squeezed(lines[6]) == "B 3 (1 failed) 2 0.779 30.0 %, 0.3 KB none"
+    assert squeezed(lines[8]) == "shared candidate excluded A B"
+    assert "failed" in lines[9] and "20.00 %  2.00 ms" in lines[9]
+
+
+def test_more_precisions_than_two_are_all_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    half = Candidate.of({"a": "float16", "b": "int4", "c": "int8"})
+    mixed = replace(HERE, trials=(HERE.trials[0], replace(HERE.trials[1], candidate=half)))
+    reports = [told(mixed), told(mixed, device="phone")]
+    info = compare(reports)
+    print_comparison(Console(width=120), info)
+    text = capsys.readouterr().out
+    assert "1xi4 1xi8 1xf16" in text and "3xi8" in text and "excluded" not in text
+    assert "in float32" not in comparison_page(info, reports)
+
+
+def test_long_names_are_in_one_piece(capsys: pytest.CaptureFixture[str]) -> None:
+    word = "dataset.path=/a/very/long/path/to/photos search.maximum=1 device.repeats=3 seed=4"
+    made = replace(HERE, tags={**TAGS, OVERRIDES: json.dumps(word.split())})
+    reports = [told(HERE, "a" * 32), told(made, "b" * 32)]
+    assert labels(reports) == ["default", word]
+    print_comparison(Console(width=80), compare(reports))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:3] == ["A  default  aaaaaaaa", f"B  {word}  bbbbbbbb"]
+    assert max(map(len, lines[3:])) <= 80
+
+
+def test_more_studies_than_letters(capsys: pytest.CaptureFixture[str]) -> None:
+    print_comparison(Console(width=300), compare([told(HERE, f"{at:08}") for at in range(28)]))
+    starts = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()[1:29]]
+    assert (starts[0], starts[25:]) == ("A", ["Z", "A2", "B2"])
 
 
 def test_the_page_is_written_whole(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from studies import TAGS, ladder_study, random_study, study, trial
 
 from seqto.pareto import find_front
 from seqto.report.note import MOST_ROWS, plain, study_note
-from seqto.types import COMMAND, Front, StudyRecord
+from seqto.types import COMMAND, Candidate, Front, StudyRecord
 
 LOSS_SIZE = ("accuracy_loss", "size_bytes")
 ODD = '<img src=x onerror=alert(1)> | `code` **bold** _it_ [a](javascript:b) & &lt; \\ # "q"\nline'
@@ -59,6 +59,18 @@ def test_table_is_the_front_and_then_the_float_model() -> None:
         ["#0", "0 of 3", "300.0 KB", "30.0 %", "10.00 %", "**small**"],
         ["float", "", "1.00 MB", "100.0 %", "0.00 %", ""],
     ]
+
+
+def test_more_precisions_than_two_are_not_called_float32() -> None:
+    record = hand_study()
+    mixed = Candidate.of({"a": "int4", "b": "float16", "c": "int8"})
+    trials = [
+        dataclasses.replace(each, candidate=mixed) if each.index == 7 else each
+        for each in record.trials
+    ]
+    head, *body = rows(note(dataclasses.replace(record, trials=tuple(trials))))
+    assert head[1] == "layers"
+    assert [row[1] for row in body] == ["1xi8 2xf32", "1xi4 1xi8 1xf16", "3xi8", ""]
 
 
 def test_all_rows_have_as_many_cells_as_the_head() -> None:

@@ -26,6 +26,7 @@ def test_the_policy_names_the_pages_only_script() -> None:
             "command",
             "sensitivity",
             "layers_title",
+            "score_in_words",
         ),
         "",
     )

@@ -160,6 +160,25 @@ def test_each_recommended_one_has_its_commands() -> None:
     assert 'load_model("runs:/run-1/model")' in found[0].load
 
 
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ("divergence_per_byte", "is quantized, per byte that this saves"),
+        ("divergence", "is quantized, as a share"),
+        ("qdq_err", None),
+    ],
+)
+def test_the_score_of_a_divergence_is_explained(own: str, said: str | None) -> None:
+    record = hand_study()
+    names = {"divergence": 0.7, "divergence_per_byte": 0.6}
+    scores = [
+        replace(each, details={**names, own: each.score, "kl": 2.0}) for each in record.scores
+    ]
+    text = made(replace(record, scores=tuple(scores)))
+    assert ("The score is the divergence" in text) is bool(said)
+    assert (said or "the most hurt first") in text
+
+
 def test_a_large_study_stays_small(tmp_path: Path) -> None:
     record = random_study(layers=300, candidates=200)
     front = find_front(record.trials, LOSS_SIZE, record.baseline)

@@ -1,4 +1,6 @@
 import io
+import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +12,6 @@ from seqto.quantizers.auto import AutoQuantizer
 from seqto.report.terminal import (
     StudyProgress,
     in_words,
-    precisions_in_words,
     print_front,
     print_schemes,
 )
@@ -181,10 +182,21 @@ def test_progress_shows_the_candidate_and_the_total() -> None:
     stream = io.StringIO()
     run(Console(file=stream, width=80, force_terminal=True, color_system=None))
     text = stream.getvalue()
-    assert "#7 loss 1.1 %, size 5.00 MB" in text
+    assert "#7 loss 1.10 %, size 5.00 MB" in text
     assert "1/?" in text
     assert "#8 failed" in text
     assert "2/30" in text
+
+
+def test_time_left_is_told_only_where_it_is_known() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, width=100, force_terminal=True, color_system=None)
+    with StudyProgress(console) as progress:
+        progress._progress.refresh()
+        assert "left" not in stream.getvalue()
+        for done in range(1, 5):
+            progress.advance(trial(done, accuracy_loss=0.0, size_bytes=1.0), done, 40)
+    assert re.search(r"\d:\d\d:\d\d left", stream.getvalue())
 
 
 def test_progress_keeps_its_speed_when_the_total_grows() -> None:
@@ -224,8 +236,44 @@ def test_progress_says_what_is_being_done() -> None:
 
 def test_mixed_precisions_are_counted_by_their_width() -> None:
     mixed = Candidate.of({"a": "float16", "b": "int4", "c": "int8", "d": "int4"})
-    assert precisions_in_words(mixed) == "2xi4 1xi8 1xf16"
-    assert precisions_in_words(Candidate.excluding("abc", "a")) == "1 of 3"
+    assert mixed.in_words() == "layers 2xi4 1xi8 1xf16"
+    assert Candidate.excluding("abc", "a").in_words() == "1 of 3 layers in float32"
+
+
+def mixed_study() -> StudyRecord:
+    record = random_study(150, 150)
+    half = dict.fromkeys("abcdefghij", "float16") | dict.fromkeys("klmnopqrst", "int4")
+    trials = [
+        replace(each, candidate=Candidate.of(half | {"u": "int8", "v": "float32"}))
+        for each in record.trials[:-20]
+    ]
+    plain = [
+        replace(each, candidate=Candidate.excluding("abcdefghijklmnopqrstuv", "a"))
+        for each in record.trials[-20:]
+    ]
+    return replace(record, trials=(*trials, *plain))
+
+
+@pytest.mark.parametrize(
+    ("width", "titles"),
+    [(120, {"of float", "accuracy"}), (80, {"accuracy"}), (74, set()), (66, set())],
+)
+def test_aliases_are_never_cut(width: int, titles: set[str]) -> None:
+    text = printed(mixed_study(), (*LOSS_SIZE, "latency_ms"), width)
+    lines = text.splitlines()
+    (at,) = [at for at, line in enumerate(lines) if line.startswith("candidate ")]
+    head, *rows = lines[at:]
+    assert {title for title in ("of float", "accuracy") if title in head} == titles
+    table = "\n".join(rows[:13])
+    assert "…" not in table
+    assert all(alias in table for alias in ("balanced", "accurate", "small"))
+
+
+def test_layers_of_a_mixed_front_are_counted_alike_in_all_rows() -> None:
+    text = printed(mixed_study(), (*LOSS_SIZE, "latency_ms"), 120)
+    (line,) = [line for line in text.splitlines() if line.strip().startswith("float ")]
+    assert line.split()[1] == "22xf32"
+    assert " of 22" not in text
 
 
 def with_interval(index: int, loss: float, size: float, half: float) -> Trial:
