@@ -9,6 +9,8 @@ from omegaconf import DictConfig
 
 from seqto.cli.complaints import complain, end_with
 from seqto.cli.paths import CONF, PLUGINS
+from seqto.cli.shapes import check_shapes
+from seqto.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,10 @@ def job(config: DictConfig) -> list[str] | JobFailure | None:
     from seqto.cli.candidate import run_single, run_study_job
 
     # Whatever is raised in here, Hydra adds lines of its own to.
+    try:
+        check_shapes(config)
+    except ConfigError as error:
+        end_with(error)
     try:
         if config.study.run:
             return run_study_job(config)

@@ -19,6 +19,7 @@ from seqto.cli.build import GROUPS, build_context, build_settings
 from seqto.cli.candidate import CHOICES
 from seqto.cli.fetch import fetch_model
 from seqto.cli.pointers import print_lines, where_to_look
+from seqto.cli.shapes import check_shapes
 from seqto.errors import ConfigError, ConstraintError
 from seqto.exclusions import DOCUMENT
 from seqto.report.note import study_note
@@ -45,6 +46,7 @@ def run_study(
     Without a launcher its candidates are measured by processes of this machine.
     """
     console = rich.get_console()
+    check_shapes(config)
     _refuse_candidate(config)
     # Wrong values are told before anything is fetched.
     build_settings(config, 1)

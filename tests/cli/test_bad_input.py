@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 from commands import Command, Result
+from mlflow.tracking import MlflowClient
 from onnx import helper
 from PIL import Image
 
@@ -37,6 +38,14 @@ def complaint(result: Result) -> str:
         (["model=local", "model.path=none.onnx"], ["none.onnx does not exist"]),
         (["model=local", "model.path=."], ["folder"]),
         (["device.provider=CUDAExecutionProvider"], ["CUDAExecutionProvider", "It has"]),
+        (["precisions=int4"], ["precisions=int4", "a list", "precisions=[int8,float32]"]),
+        (["precisions=[4,float32]"], ["list of names", "precisions=[int8,float32]"]),
+        (["objectives=accuracy_loss"], ["a list", "objectives=[accuracy_loss,size_bytes]"]),
+        (["constraint=0.01"], ["constraint has keys", "constraint.max_accuracy_loss=..."]),
+        (["gate=0.01"], ["gate.min_size_reduction=..."]),
+        (["study=3"], ["study.resume=..."]),
+        (["candidate=3"], ["candidate.excluded=..."]),
+        (["promote=null"], ["promote.tolerance=..."]),
         (["candidate.excluded=[a"], ["candidate.excluded=[a"]),
         (["dataset=images", "dataset.path=none"], ["none", "dataset.path"]),
         (["quantization.exclude=[dense]"], ["quantization.exclude", "'dense'", "did you mean"]),
@@ -108,6 +117,15 @@ def test_choices_of_a_candidate_exclude_each_other(seqto: Command) -> None:
     assert "a list" in complaint(seqto("candidate.excluded=conv"))
     assert "from 0 to" in complaint(seqto("candidate.top=1000"))
     assert "-m runs a study" in complaint(seqto("candidate.top=1", "-m"))
+
+
+def test_precision_that_the_quantizer_does_not_offer(seqto: Command, tmp_path: Path) -> None:
+    line = complaint(seqto("candidate.precisions={float15:[/dense/Gemm]}"))
+    assert "'/dense/Gemm' in 'float15' (did you mean 'float16'" in line
+    assert "quantization=static does not offer" in line
+    client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    experiments = [each.experiment_id for each in client.search_experiments()]
+    assert not client.search_runs(experiments), "nothing has run"
 
 
 def test_run_that_is_not_there(seqto: Command) -> None:
