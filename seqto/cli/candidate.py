@@ -10,7 +10,7 @@ import rich
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from seqto.cli.build import Context, build_context
+from seqto.cli.build import Context, build_context, build_settings
 from seqto.cli.fetch import fetch_model
 from seqto.cli.pointers import print_lines, where_to_look
 from seqto.errors import ConfigError, LayerError, StudyError, nearest
@@ -42,6 +42,8 @@ def run_single(config: DictConfig) -> None:
     """Measure one candidate, save its model, and say where."""
     from seqto.report.terminal import in_words
 
+    # Wrong values are told before anything is fetched, also those that only a study uses.
+    build_settings(config, 1)
     fetch_model(config)
     context = build_context(config)
     candidate = chosen_candidate(config, context)

@@ -17,11 +17,11 @@ def check_shapes(config: DictConfig) -> None:
 
 def _check(name: str, given: object, default: object) -> None:
     if isinstance(default, ListConfig) and not _is_names(given):
-        names = ",".join(str(each) for each in default)
+        names = ",".join(map(str, default))
         raise ConfigError(f"{name}={given} has to be a list of names, such as '{name}=[{names}]'.")
     if isinstance(default, DictConfig) and not isinstance(given, DictConfig):
         keys = ", ".join(f"{name}.{key}=..." for key in default)
-        raise ConfigError(f"{name}={given} is no value: {name} has keys, set one of {keys}.")
+        raise ConfigError(f"{name}={given} is no value: {name} has keys, set one of {keys}")
 
 
 def _is_names(given: object) -> bool:

@@ -26,7 +26,10 @@ def complaint(result: Result) -> str:
         (["modl=digits"], ["'modl'", "did you mean 'model'"]),
         (["model=digit"], ["model=digit is no choice", "did you mean 'digits'", "local"]),
         (["quantization.per_chanel=true"], ["did you mean 'quantization.per_channel'"]),
-        (["search=ladder", "search.step=abc"], ["step='abc'", "valid integer"]),
+        (["search=ladder", "search.step=abc"], ["search.step='abc' has to be a valid integer"]),
+        (["constraint.max_accuracy_loss=2%"], ["constraint.max_accuracy_loss='2%'", "write 0.02"]),
+        (["study.top_k=0"], ["study.top_k=0 has to be greater than"]),
+        (["++device.repeat=3"], ["device does not take repeat=3", "mean 'device.repeats'"]),
         (
             ["search=ladder", "search.order=backwards"],
             ["order='backwards'", "'ranked', 'reversed' or 'random'"],
