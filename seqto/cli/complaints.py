@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NoReturn
 
 import pydantic
@@ -50,6 +51,8 @@ def complain(error: BaseException) -> str:
         if isinstance(each, MissingMandatoryValue):
             return _missing(each)
     if isinstance(error, OverrideParseException):
+        if _is_model(error.override):
+            return f"{error.override!r} has no key{_as_model(error.override)}"
         return (
             f"cannot read {error.override!r}: {_one_line(str(error)).partition(' See ')[0]}. Put "
             "quotes around names with special characters: \"key=['/conv/Conv']\"."
@@ -104,7 +107,7 @@ def _group_of(title: str) -> str:
         return _SETTINGS[title]
     for group in _groups():
         for path in (CONF / group).glob("*.yaml"):
-            target = OmegaConf.load(path).get("_target_") or ""
+            target = OmegaConf.select(OmegaConf.load(path), "_target_") or ""
             if target.rpartition(".")[2] == title:
                 return group
     return title
@@ -133,11 +136,23 @@ def _uncomposable(message: str) -> str:
                 f"choose several at once write ++{key}=..."
             )
         return f"there is no config key {key!r}{nearest(key, known_keys())}. See --help or conf/."
+    found = re.search(r"Could not find 'model/([^']+)'", message)
+    if found and _is_model(found[1]):
+        return f"model={found[1]} is no choice{_as_model(found[1])}"
     if found := re.search(r"Could not find '([^']+)/([^'/]+)'", message):
         group, choice = found[1], found[2]
         choices = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
         return f"{group}={choice} is no choice{nearest(choice, choices)}: {', '.join(choices)}."
     return _one_line(message)
+
+
+def _is_model(word: str) -> bool:
+    """Return whether a word is a model's file rather than part of an override."""
+    return (word.endswith(".onnx") and "=" not in word) or Path(word).is_file()
+
+
+def _as_model(path: str) -> str:
+    return f": for a model of your own write model=local model.path={path}"
 
 
 def known_keys() -> list[str]:

@@ -20,7 +20,7 @@ def _check(name: str, given: object, default: object) -> None:
         names = ",".join(map(str, default))
         raise ConfigError(f"{name}={given} has to be a list of names, such as '{name}=[{names}]'.")
     if isinstance(default, DictConfig) and not isinstance(given, DictConfig):
-        keys = ", ".join(f"{name}.{key}=..." for key in default)
+        keys = ", ".join(f"{name}.{key}=..." for key in map(str, default))
         raise ConfigError(f"{name}={given} is no value: {name} has keys, set one of {keys}")
 
 

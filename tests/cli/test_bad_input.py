@@ -49,6 +49,12 @@ def complaint(result: Result) -> str:
         (["study=3"], ["study.resume=..."]),
         (["candidate=3"], ["candidate.excluded=..."]),
         (["promote=null"], ["promote.tolerance=..."]),
+        (["my.onnx"], ["'my.onnx'", "model=local model.path=my.onnx"]),
+        (["mlflow.db"], ["model=local model.path=mlflow.db"]),
+        (["model=my.onnx"], ["no choice", "model=local model.path=my.onnx"]),
+        (["model=/some/my.onnx"], ["model=local model.path=/some/my.onnx"]),
+        (["--foo"], ["unrecognized arguments: --foo", "seqto --help"]),
+        (["--cfg", "jobs"], ["'jobs'", "seqto --help"]),
         (["candidate.excluded=[a"], ["candidate.excluded=[a"]),
         (["dataset=images", "dataset.path=none"], ["none", "dataset.path"]),
         (["quantization.exclude=[dense]"], ["quantization.exclude", "'dense'", "did you mean"]),
@@ -56,10 +62,24 @@ def complaint(result: Result) -> str:
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_bad_overrides(
-    seqto: Command, arguments: list[str], words: list[str], mode: list[str]
+    seqto: Command, tmp_path: Path, arguments: list[str], words: list[str], mode: list[str]
 ) -> None:
     line = complaint(seqto(*arguments, *mode))
     assert all(word in line for word in words), line
+    assert [each.name for each in tmp_path.iterdir()] == ["mlflow.db"], "nothing is left behind"
+
+
+def test_what_others_left_is_kept(seqto: Command, tmp_path: Path) -> None:
+    (tmp_path / "multirun" / "earlier").mkdir(parents=True)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").touch()
+    complaint(seqto("model=local", "-m"))
+    complaint(seqto("model=local", "hydra.sweep.dir=mine", "-m"))
+    complaint(seqto("model=local", "hydra.run.dir=mine"))
+    complaint(seqto("model=local", "hydra.run.dir=."))
+    assert (tmp_path / "multirun" / "earlier").exists()
+    assert (tmp_path / "mine" / "notes.txt").exists()
+    assert (tmp_path / "mlflow.db").exists()
 
 
 def test_file_that_is_no_model(seqto: Command, tmp_path: Path) -> None:
