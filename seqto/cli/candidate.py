@@ -11,6 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from seqto.cli.build import Context, build_context, build_settings
+from seqto.cli.contact import contact_tracker
 from seqto.cli.fetch import fetch_model
 from seqto.cli.pointers import print_lines, where_to_look
 from seqto.errors import ConfigError, LayerError, StudyError, nearest
@@ -44,6 +45,7 @@ def run_single(config: DictConfig) -> None:
 
     # Wrong values are told before anything is fetched, also those that only a study uses.
     build_settings(config, 1)
+    contact_tracker(config)
     fetch_model(config)
     context = build_context(config)
     candidate = chosen_candidate(config, context)

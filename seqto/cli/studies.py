@@ -17,6 +17,7 @@ from rich.console import Console
 from seqto import __version__
 from seqto.cli.build import GROUPS, build_context, build_settings
 from seqto.cli.candidate import CHOICES
+from seqto.cli.contact import contact_tracker
 from seqto.cli.fetch import fetch_model
 from seqto.cli.pointers import print_lines, where_to_look
 from seqto.cli.shapes import check_shapes
@@ -50,6 +51,7 @@ def run_study(
     _refuse_candidate(config)
     # Wrong values are told before anything is fetched.
     build_settings(config, 1)
+    contact_tracker(config)
     # Not within the status line: a download has a progress bar of its own.
     fetch_model(config)
     with console.status("Preparing model, samples and ranges ..."):

@@ -10,6 +10,8 @@ from mlflow.tracking import MlflowClient
 from onnx import helper
 from PIL import Image
 
+from seqto.tracking.stores import Store
+
 
 def complaint(result: Result) -> str:
     """Return the one line of a command that failed as it should."""
@@ -161,12 +163,29 @@ def test_objectives_that_nothing_measures(seqto: Command) -> None:
     assert "at least two" in complaint(seqto("objectives=[size_bytes]", "-m"))
 
 
+@pytest.mark.parametrize("mode", [[], ["-m"]], ids=["single", "study"])
 def test_tracking_server_that_does_not_answer(
+    seqto: Command, monkeypatch: pytest.MonkeyPatch, mode: list[str]
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    # The model is not even looked for.
+    words = ["tracking.uri=http://127.0.0.1:9", "model=local", "model.path=none.onnx"]
+    result = seqto(*words, *mode)
+    line = complaint(result)
+    assert "http://127.0.0.1:9 does not answer" in line and "tracking.uri" in line
+    assert "Connection refused" in line and len(line) < 200
+    assert "Preparing" not in result.out
+
+
+def test_tracking_server_of_a_grid_is_asked_once(
     seqto: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    line = complaint(seqto("tracking.uri=http://127.0.0.1:9", "-m"))
-    assert "http://127.0.0.1:9 does not answer" in line and "tracking.uri" in line
+    asked, check = [], Store.check_answers
+    monkeypatch.setattr(Store, "check_answers", lambda store: (asked.append(store), check(store)))
+    result = seqto("tracking.uri=http://127.0.0.1:9", "quantization=static,dynamic", "-m")
+    assert len(asked) == 1 and result.err.count("does not answer") == 2
+    assert "2 of 2 studies failed" in result.err
 
 
 def test_nothing_is_recorded_of_a_study_that_could_not_begin(

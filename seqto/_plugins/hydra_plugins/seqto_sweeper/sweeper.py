@@ -121,18 +121,23 @@ class SeqtoSweeper(Sweeper):
         return failed
 
     def _fetch_once(self, overrides: Sequence[str], unavailable: dict[str, Exception]) -> None:
-        """Fetch a study's model, unless that failed for another one: nobody waits twice."""
+        """Fetch a study's model, unless that failed for another one: nobody waits twice.
+
+        A tracking server that does not answer is told before.
+        """
+        from seqto.cli.contact import contact_tracker
         from seqto.cli.fetch import fetch_model
 
         config = self._composed(overrides)
-        model = str(config.model)
-        if model in unavailable:
-            raise unavailable[model]
-        try:
-            fetch_model(config)
-        except Exception as error:
-            unavailable[model] = error
-            raise
+        for group, reach in (("tracking", contact_tracker), ("model", fetch_model)):
+            needed = f"{group}: {config[group]}"
+            if needed in unavailable:
+                raise unavailable[needed]
+            try:
+                reach(config)
+            except Exception as error:
+                unavailable[needed] = error
+                raise
 
     def _composed(self, overrides: Sequence[str]) -> DictConfig:
         assert self.config is not None and self.hydra_context is not None
