@@ -6,7 +6,9 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
+from seqto import __version__
 from seqto.cli.complaints import end_with
+from seqto.errors import ConfigError
 
 _HYDRA_INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 
@@ -24,6 +26,7 @@ def main() -> None:
 
             # Hydra takes no further words behind a flag.
             sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word in ("-m", "--multirun"))
+            _check_options(sys.argv[1:])
             entry()
     except KeyboardInterrupt:
         print("\nInterrupted. The same command goes on where it stopped.", file=sys.stderr)
@@ -33,7 +36,7 @@ def main() -> None:
 
 
 def _told(words: list[str]) -> bool:
-    """Print what --help or --info asks for, and return whether one does.
+    """Print what --help, --version or --info asks for, and return whether one does.
 
     Hydra has an --info of its own, which is told apart by what follows.
     """
@@ -42,12 +45,28 @@ def _told(words: list[str]) -> bool:
 
         print(page(words))
         return True
+    if "--version" in words:
+        print(f"seqto {__version__}")
+        return True
     if "--info" not in words or set(_HYDRA_INFO) & set(words):
         return False
     from seqto.cli.information import print_information
 
     print_information()
     return True
+
+
+def _check_options(words: list[str]) -> None:
+    """Raise where Hydra does not know an option: it would print its own usage."""
+    from hydra._internal.utils import get_args_parser
+
+    parser = get_args_parser()
+
+    def error(message: str) -> NoReturn:
+        raise ConfigError(f"{message}. See seqto --help.")
+
+    parser.error = error  # type: ignore[method-assign]
+    parser.parse_args(words)
 
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:

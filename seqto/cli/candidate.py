@@ -9,10 +9,11 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from seqto.cli.build import Context, build_context
+from seqto.cli.build import Context, build_context, build_settings
+from seqto.cli.contact import contact_tracker
 from seqto.cli.fetch import fetch_model
 from seqto.cli.pointers import print_lines, stdout_console, where_to_look
-from seqto.errors import ConfigError, LayerError, StudyError
+from seqto.errors import ConfigError, LayerError, StudyError, nearest
 from seqto.graph.files import save_model
 from seqto.protocols import Quantizer, SeveralSchemes
 from seqto.study import Assignment, run_trial
@@ -41,6 +42,9 @@ def run_single(config: DictConfig) -> None:
     """Measure one candidate, save its model, and say where."""
     from seqto.report.terminal import in_words
 
+    # Wrong values are told before anything is fetched, also those that only a study uses.
+    build_settings(config, 1)
+    contact_tracker(config)
     fetch_model(config)
     context = build_context(config)
     candidate = chosen_candidate(config, context)
@@ -59,6 +63,7 @@ def chosen_candidate(config: DictConfig, context: Context) -> Candidate:
     """Return the candidate that `candidate.*` chooses; fully quantized if nothing does."""
     chosen = _chosen(config.candidate, context)
     candidate = _in_scheme(chosen, config.candidate.scheme, context.parts.quantizer)
+    _require_precisions(candidate, context.parts.quantizer)
     if apart := _apart(candidate, context.subject.layers):
         _log.warning(
             "%s runs these layers as one (or they share a weight), but the candidate gives them "
@@ -66,6 +71,17 @@ def chosen_candidate(config: DictConfig, context: Context) -> Candidate:
             *(context.parts.device.name, "; ".join(apart)),
         )
     return candidate
+
+
+def _require_precisions(candidate: Candidate, quantizer: Quantizer) -> None:
+    """Raise where a layer is to have a precision that the quantizer does not offer."""
+    for layer, precision in candidate.precisions:
+        if precision not in quantizer.precisions:
+            raise ConfigError(
+                f"the candidate has {layer!r} in {precision!r}"
+                f"{nearest(precision, quantizer.precisions)}, which quantization={quantizer.name} "
+                f"does not offer. Choose from {', '.join(quantizer.precisions)}."
+            )
 
 
 def _apart(candidate: Candidate, layers: Sequence[Layer]) -> list[str]:

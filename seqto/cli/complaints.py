@@ -4,15 +4,25 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NoReturn
 
 import pydantic
 from hydra.errors import ConfigCompositionException, HydraException, OverrideParseException
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from pydantic_core import ErrorDetails
 
 from seqto.cli.paths import CONF
 from seqto.errors import SeqtoError, nearest
+
+_SETTINGS = {
+    "Constraint": "constraint",
+    "Gate": "gate",
+    "StudySettings": "study",
+    "Rules": "promote",
+}
+"""Where the values of classes come from that no group makes."""
 
 
 def end_with(error: Exception) -> NoReturn:
@@ -41,6 +51,8 @@ def complain(error: BaseException) -> str:
         if isinstance(each, MissingMandatoryValue):
             return _missing(each)
     if isinstance(error, OverrideParseException):
+        if _is_model(error.override):
+            return f"{error.override!r} has no key{_as_model(error.override)}"
         return (
             f"cannot read {error.override!r}: {_one_line(str(error)).partition(' See ')[0]}. Put "
             "quotes around names with special characters: \"key=['/conv/Conv']\"."
@@ -62,11 +74,47 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _invalid(error: pydantic.ValidationError) -> str:
-    parts = [
-        f"{'.'.join(map(str, each['loc']))}={each['input']!r}: {each['msg']}"
-        for each in error.errors()
-    ]
-    return f"{error.title} does not take {'; '.join(parts)}"
+    group = _group_of(error.title)
+    return "; ".join(_refused(group, each) for each in error.errors())
+
+
+def _refused(group: str, problem: ErrorDetails) -> str:
+    """Say in words what is wrong with one value, under the key that a user types."""
+    name = ".".join(map(str, problem["loc"]))
+    key = name if name.partition(".")[0] in _top_keys() else f"{group}.{name}"
+    given = f"{problem['input']!r}"
+    if problem["type"] == "unexpected_keyword_argument":
+        return f"{group} does not take {name}={given}{nearest(key, known_keys())}"
+    # What was read as text and is no number says so by itself.
+    wanted = problem["msg"].partition(", unable to ")[0]
+    wanted = re.sub("^Input should be ", "has to be ", wanted)
+    wanted = wanted if wanted.startswith("has to be ") else f"cannot be used: {wanted}"
+    return f"{key}={given} {wanted}{_share(problem['input'])}"
+
+
+def _share(given: object) -> str:
+    """Return a hint for a percentage, and nothing for other values."""
+    found = re.fullmatch(r"([0-9.]+) ?%", str(given))
+    try:
+        return f" (write {float(found[1]) / 100:g} for {given})" if found else ""
+    except ValueError:
+        return ""
+
+
+def _group_of(title: str) -> str:
+    """Return the config group whose choices are made by the class of this name."""
+    if title in _SETTINGS:
+        return _SETTINGS[title]
+    for group in _groups():
+        for path in (CONF / group).glob("*.yaml"):
+            target = OmegaConf.select(OmegaConf.load(path), "_target_") or ""
+            if target.rpartition(".")[2] == title:
+                return group
+    return title
+
+
+def _top_keys() -> list[str]:
+    return [key for key in known_keys() if "." not in key]
 
 
 def _missing(error: MissingMandatoryValue) -> str:
@@ -88,11 +136,23 @@ def _uncomposable(message: str) -> str:
                 f"choose several at once write ++{key}=..."
             )
         return f"there is no config key {key!r}{nearest(key, known_keys())}. See --help or conf/."
+    found = re.search(r"Could not find 'model/([^']+)'", message)
+    if found and _is_model(found[1]):
+        return f"model={found[1]} is no choice{_as_model(found[1])}"
     if found := re.search(r"Could not find '([^']+)/([^'/]+)'", message):
         group, choice = found[1], found[2]
         choices = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
         return f"{group}={choice} is no choice{nearest(choice, choices)}: {', '.join(choices)}."
     return _one_line(message)
+
+
+def _is_model(word: str) -> bool:
+    """Return whether a word is a model's file rather than part of an override."""
+    return (word.endswith(".onnx") and "=" not in word) or Path(word).is_file()
+
+
+def _as_model(path: str) -> str:
+    return f": for a model of your own write model=local model.path={path}"
 
 
 def known_keys() -> list[str]:

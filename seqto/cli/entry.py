@@ -2,13 +2,19 @@
 
 import sys
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.core.plugins import Plugins
 from omegaconf import DictConfig
 
 from seqto.cli.complaints import complain, end_with
+from seqto.cli.leftovers import discard
 from seqto.cli.paths import CONF, PLUGINS
+from seqto.cli.shapes import check_shapes
+from seqto.errors import ConfigError, StudyError
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,10 @@ def job(config: DictConfig) -> list[str] | JobFailure | None:
 
     # Whatever is raised in here, Hydra adds lines of its own to.
     try:
+        check_shapes(config)
+    except ConfigError as error:
+        _end(error)
+    try:
         if config.study.run:
             return run_study_job(config)
         run_single(config)
@@ -31,7 +41,17 @@ def job(config: DictConfig) -> list[str] | JobFailure | None:
     except Exception as error:
         if config.study.run:
             return JobFailure(complain(error))
-        end_with(error)
+        _end(error)
+
+
+def _end(error: Exception) -> NoReturn:
+    """End the command of one candidate, and leave no folder that only Hydra wrote to."""
+    # Of a candidate that was begun and failed, MLflow has a run: its log may tell more.
+    if not isinstance(error, StudyError):
+        hydra_config = HydraConfig.get()
+        names = [f"{hydra_config.job.name}.log", str(hydra_config.output_subdir)]
+        discard(Path(hydra_config.runtime.output_dir), names)
+    end_with(error)
 
 
 def entry() -> None:

@@ -23,7 +23,7 @@ SYNOPSIS
     seqto [group=choice ...] [key=value ...] -m      a study: many candidates, their front
     seqto [group=choice ...] [key=value ...]         one candidate: built, measured, saved
     seqto --help [group=choice ...]                  this page, or the keys of these choices
-    seqto --info                                     versions, providers, targets, CPU, folders
+    seqto --info | --version                         versions, providers, targets, CPU, folders
     python -m seqto.promote | seqto.report | seqto.compare --help
 
 DESCRIPTION

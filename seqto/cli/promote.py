@@ -10,11 +10,11 @@ from omegaconf import DictConfig
 from rich.console import Console
 
 from seqto.cli.build import build_parts, build_settings
-from seqto.cli.complaints import end_with
+from seqto.cli.complaints import end_with, known_keys
 from seqto.cli.compose import composed
 from seqto.cli.fetch import fetch_model
 from seqto.cli.pointers import print_lines, stdout_console
-from seqto.errors import ConfigError, ConstraintError, PromotionError, TrackingError
+from seqto.errors import ConfigError, ConstraintError, PromotionError, TrackingError, nearest
 from seqto.promotion import CHAMPION, PREVIOUS, Bench, Decision, Rules, Verdict, decide
 from seqto.report.terminal import in_words
 from seqto.subject import registered_name
@@ -111,6 +111,13 @@ def _full(word: str) -> str:
     if not equals:
         raise ConfigError(
             f"{word!r} is no word of seqto.promote: give rollback, key=value or --dry-run."
+        )
+    known = [*SHORT, *(key for key in known_keys() if "." not in key)]
+    # Hydra's own forms, such as +key and group@package, are left to Hydra.
+    if name.isidentifier() and name not in (*known, "hydra"):
+        raise ConfigError(
+            f"there is no config key {name!r}{nearest(name, known)}. "
+            "See python -m seqto.promote --help."
         )
     return f"{SHORT.get(name, name)}={value}"
 

@@ -16,8 +16,10 @@ from rich.console import Console
 from seqto import __version__
 from seqto.cli.build import GROUPS, build_context, build_settings
 from seqto.cli.candidate import CHOICES
+from seqto.cli.contact import contact_tracker
 from seqto.cli.fetch import fetch_model
 from seqto.cli.pointers import print_lines, stdout_console, where_to_look
+from seqto.cli.shapes import check_shapes
 from seqto.errors import ConfigError, ConstraintError
 from seqto.exclusions import DOCUMENT
 from seqto.report.note import study_note
@@ -44,9 +46,11 @@ def run_study(
     Without a launcher its candidates are measured by processes of this machine.
     """
     console = stdout_console()
+    check_shapes(config)
     _refuse_candidate(config)
     # Wrong values are told before anything is fetched.
     build_settings(config, 1)
+    contact_tracker(config)
     # Not within the status line: a download has a progress bar of its own.
     fetch_model(config)
     with console.status("Preparing model, samples and ranges ..."):

@@ -266,6 +266,11 @@ class MlflowTracker:
         self._runs.end(study, state)
 
     @in_one_go
+    def check_answers(self) -> None:
+        """Raise where the store is a server that does not answer."""
+        self._runs.store.check_answers()
+
+    @in_one_go
     def address(self, study: str) -> Address:
         """Return the study's page, and how to serve it where no server runs."""
         return self._runs.store.address(study)

@@ -4,9 +4,11 @@ import contextlib
 import functools
 import logging
 import os
+import re
 import shlex
 import shutil
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +26,7 @@ from seqto.workspace import Workspace
 _SQLITE = "sqlite:///"
 # By default MLflow tries for four minutes to reach a server that is not there.
 _IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
+_LONGEST_CAUSE = 200
 
 
 @dataclass(frozen=True)
@@ -73,15 +76,25 @@ class Store:
             )
         return str(found.experiment_id)
 
+    def check_answers(self) -> None:
+        """Raise where a server does not answer; nothing is made there, nor of a store of files."""
+        if self._is_served:
+            with self._first_contact():
+                MlflowClient(self.uri).get_experiment_by_name(self._experiment_name)
+
     def address(self, run: str) -> Address:
         """Return the run's page, and how to serve it where no server runs."""
         page = f"/{run_page(self.experiment_id, run)}"
-        if self.uri.startswith(("http://", "https://")):
+        if self._is_served:
             return Address(self.uri.rstrip("/") + page)
         # A store in this folder is as well served by its relative path, which is short.
         store = self.uri.replace(f"{Path.cwd()}/", "")
         command = shlex.join([_mlflow_command(), "ui", "--backend-store-uri", store])
         return Address(f"http://127.0.0.1:5000{page}", command)
+
+    @property
+    def _is_served(self) -> bool:
+        return self.uri.startswith(("http://", "https://"))
 
     @property
     def _experiment_name(self) -> str:
@@ -91,11 +104,11 @@ class Store:
     def _first_contact(self) -> Iterator[None]:
         """Let one process at a time make a store, and say soon where there can be none."""
         try:
-            with self._lock(), _environment(_IMPATIENT):
+            with self._lock(), _environment(_IMPATIENT), _without_retries_told():
                 yield
         except Exception as error:  # MLflow's, SQLAlchemy's, a missing database driver's.
             raise TrackingError(
-                f"MLflow at {self.uri} does not answer: {_first_line(error)}. "
+                f"MLflow at {self.uri} does not answer: {_cause(error)}. "
                 "Check tracking.uri or MLFLOW_TRACKING_URI."
             ) from error
 
@@ -160,5 +173,21 @@ def _mlflow_command() -> str:
     return str(beside)
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+@contextlib.contextmanager
+def _without_retries_told() -> Iterator[None]:
+    """Keep urllib3's line for each attempt off the terminal: the error says it all."""
+    logger = logging.getLogger("urllib3.connectionpool")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _cause(error: Exception) -> str:
+    """Return what is behind an error, without the requests and connections around it."""
+    line = str(error).strip().splitlines()[0]
+    if found := re.search(r"\(Caused by \w+\((.*)\)\)", line):
+        line = found[1].strip("\"'").rpartition("): ")[2]
+    return textwrap.shorten(line, _LONGEST_CAUSE, placeholder=" ...").rstrip(".")

@@ -6,8 +6,11 @@ import numpy as np
 import onnx
 import pytest
 from commands import Command, Result
+from mlflow.tracking import MlflowClient
 from onnx import helper
 from PIL import Image
+
+from seqto.tracking.stores import Store
 
 
 def complaint(result: Result) -> str:
@@ -25,7 +28,10 @@ def complaint(result: Result) -> str:
         (["modl=digits"], ["'modl'", "did you mean 'model'"]),
         (["model=digit"], ["model=digit is no choice", "did you mean 'digits'", "local"]),
         (["quantization.per_chanel=true"], ["did you mean 'quantization.per_channel'"]),
-        (["search=ladder", "search.step=abc"], ["step='abc'", "valid integer"]),
+        (["search=ladder", "search.step=abc"], ["search.step='abc' has to be a valid integer"]),
+        (["constraint.max_accuracy_loss=2%"], ["constraint.max_accuracy_loss='2%'", "write 0.02"]),
+        (["study.top_k=0"], ["study.top_k=0 has to be greater than"]),
+        (["++device.repeat=3"], ["device does not take repeat=3", "mean 'device.repeats'"]),
         (
             ["search=ladder", "search.order=backwards"],
             ["order='backwards'", "'ranked', 'reversed' or 'random'"],
@@ -37,6 +43,20 @@ def complaint(result: Result) -> str:
         (["model=local", "model.path=none.onnx"], ["none.onnx does not exist"]),
         (["model=local", "model.path=."], ["folder"]),
         (["device.provider=CUDAExecutionProvider"], ["CUDAExecutionProvider", "It has"]),
+        (["precisions=int4"], ["precisions=int4", "a list", "precisions=[int8,float32]"]),
+        (["precisions=[4,float32]"], ["list of names", "precisions=[int8,float32]"]),
+        (["objectives=accuracy_loss"], ["a list", "objectives=[accuracy_loss,size_bytes]"]),
+        (["constraint=0.01"], ["constraint has keys", "constraint.max_accuracy_loss=..."]),
+        (["gate=0.01"], ["gate.min_size_reduction=..."]),
+        (["study=3"], ["study.resume=..."]),
+        (["candidate=3"], ["candidate.excluded=..."]),
+        (["promote=null"], ["promote.tolerance=..."]),
+        (["my.onnx"], ["'my.onnx'", "model=local model.path=my.onnx"]),
+        (["mlflow.db"], ["model=local model.path=mlflow.db"]),
+        (["model=my.onnx"], ["no choice", "model=local model.path=my.onnx"]),
+        (["model=/some/my.onnx"], ["model=local model.path=/some/my.onnx"]),
+        (["--foo"], ["unrecognized arguments: --foo", "seqto --help"]),
+        (["--cfg", "jobs"], ["'jobs'", "seqto --help"]),
         (["candidate.excluded=[a"], ["candidate.excluded=[a"]),
         (["dataset=images", "dataset.path=none"], ["none", "dataset.path"]),
         (["quantization.exclude=[dense]"], ["quantization.exclude", "'dense'", "did you mean"]),
@@ -44,10 +64,24 @@ def complaint(result: Result) -> str:
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_bad_overrides(
-    seqto: Command, arguments: list[str], words: list[str], mode: list[str]
+    seqto: Command, tmp_path: Path, arguments: list[str], words: list[str], mode: list[str]
 ) -> None:
     line = complaint(seqto(*arguments, *mode))
     assert all(word in line for word in words), line
+    assert [each.name for each in tmp_path.iterdir()] == ["mlflow.db"], "nothing is left behind"
+
+
+def test_what_others_left_is_kept(seqto: Command, tmp_path: Path) -> None:
+    (tmp_path / "multirun" / "earlier").mkdir(parents=True)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").touch()
+    complaint(seqto("model=local", "-m"))
+    complaint(seqto("model=local", "hydra.sweep.dir=mine", "-m"))
+    complaint(seqto("model=local", "hydra.run.dir=mine"))
+    complaint(seqto("model=local", "hydra.run.dir=."))
+    assert (tmp_path / "multirun" / "earlier").exists()
+    assert (tmp_path / "mine" / "notes.txt").exists()
+    assert (tmp_path / "mlflow.db").exists()
 
 
 def test_file_that_is_no_model(seqto: Command, tmp_path: Path) -> None:
@@ -110,6 +144,15 @@ def test_choices_of_a_candidate_exclude_each_other(seqto: Command) -> None:
     assert "-m runs a study" in complaint(seqto("candidate.top=1", "-m"))
 
 
+def test_precision_that_the_quantizer_does_not_offer(seqto: Command, tmp_path: Path) -> None:
+    line = complaint(seqto("candidate.precisions={float15:[/dense/Gemm]}"))
+    assert "'/dense/Gemm' in 'float15' (did you mean 'float16'" in line
+    assert "quantization=static does not offer" in line
+    client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    experiments = [each.experiment_id for each in client.search_experiments()]
+    assert not client.search_runs(experiments), "nothing has run"
+
+
 def test_run_that_is_not_there(seqto: Command) -> None:
     assert "no run 'abc'" in complaint(seqto("candidate.from_run=abc"))
 
@@ -120,12 +163,29 @@ def test_objectives_that_nothing_measures(seqto: Command) -> None:
     assert "at least two" in complaint(seqto("objectives=[size_bytes]", "-m"))
 
 
+@pytest.mark.parametrize("mode", [[], ["-m"]], ids=["single", "study"])
 def test_tracking_server_that_does_not_answer(
+    seqto: Command, monkeypatch: pytest.MonkeyPatch, mode: list[str]
+) -> None:
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
+    # The model is not even looked for.
+    words = ["tracking.uri=http://127.0.0.1:9", "model=local", "model.path=none.onnx"]
+    result = seqto(*words, *mode)
+    line = complaint(result)
+    assert "http://127.0.0.1:9 does not answer" in line and "tracking.uri" in line
+    assert "Connection refused" in line and len(line) < 200
+    assert "Preparing" not in result.out
+
+
+def test_tracking_server_of_a_grid_is_asked_once(
     seqto: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    line = complaint(seqto("tracking.uri=http://127.0.0.1:9", "-m"))
-    assert "http://127.0.0.1:9 does not answer" in line and "tracking.uri" in line
+    asked, check = [], Store.check_answers
+    monkeypatch.setattr(Store, "check_answers", lambda store: (asked.append(store), check(store)))
+    result = seqto("tracking.uri=http://127.0.0.1:9", "quantization=static,dynamic", "-m")
+    assert len(asked) == 1 and result.err.count("does not answer") == 2
+    assert "2 of 2 studies failed" in result.err
 
 
 def test_nothing_is_recorded_of_a_study_that_could_not_begin(

@@ -3,14 +3,19 @@
 from pathlib import Path
 
 import pytest
-from commands import Command
+from commands import Command, Result
 
+from seqto import __version__
 from seqto.cli.complaints import known_keys
 from seqto.cli.manual import described_keys, page, summary
 from seqto.cli.paths import CONF
 
 SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "GROUPS", "KEYS", "EXAMPLES"]
 CHOICES = sorted(path for path in CONF.glob("*/*.yaml") if path.parent.name != "hydra")
+
+
+def test_version(seqto: Command) -> None:
+    assert seqto("--version") == Result(0, f"seqto {__version__}\n", "")
 
 
 @pytest.mark.parametrize("flag", ["--help", "-h"])

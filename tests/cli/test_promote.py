@@ -201,6 +201,7 @@ def test_a_champion_of_other_origin_is_measured_all_the_same(
     [
         (["max_accuracy_loss=-1"], "max_accuracy_loss=-1"),
         (["max_accuracy_los=0.1"], "no config key 'max_accuracy_los'"),
+        (["max_acuracy_loss=0.1"], "(did you mean 'max_accuracy_loss'"),
         (["tolerance=-1"], "tolerance=-1"),
         (["device=fake"], "no registered model 'seqto-digits-fake-static' (did you mean"),
         (["champion"], "'champion' is no word of seqto.promote"),

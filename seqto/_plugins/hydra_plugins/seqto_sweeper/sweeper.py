@@ -20,7 +20,10 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from seqto.cli.complaints import complain, exit_code
 from seqto.cli.entry import JobFailure
+from seqto.cli.leftovers import discard
 from seqto.errors import StudyError
+
+_CONFIG = "multirun.yaml"
 
 
 class SeqtoSweeper(Sweeper):
@@ -42,16 +45,25 @@ class SeqtoSweeper(Sweeper):
             hydra_context=hydra_context, task_function=task_function, config=config
         )
 
-    def sweep(self, arguments: list[str]) -> Any:
+    def sweep(self, arguments: list[str]) -> None:
         """Run the studies that these overrides describe; the others go on where one fails."""
-        assert self.config is not None and self.hydra_context is not None
+        assert self.config is not None
         folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(self.config, folder / "multirun.yaml")
+        OmegaConf.save(self.config, folder / _CONFIG)
+        try:
+            self._studies(arguments, folder)
+        finally:
+            # Of studies that could not begin it is all there is.
+            discard(folder, [_CONFIG])
+
+    def _studies(self, arguments: list[str], folder: Path) -> None:
+        assert self.hydra_context is not None
         parser = OverridesParser.create(config_loader=self.hydra_context.config_loader)
         grid = BasicSweeper.split_arguments(parser.parse_overrides(arguments), None)[0]
         if len(grid) == 1:
-            return self._study(grid[0], folder)
+            self._study(grid[0], folder)
+            return
         grid = self._fitted(grid)
         failed = self._fetch(grid)
         codes = {1} if failed else set()
@@ -71,7 +83,6 @@ class SeqtoSweeper(Sweeper):
             # A pipeline tells limits that are not met from studies that broke.
             end.exit_code = codes.pop() if len(codes) == 1 else 1
             raise end
-        return None
 
     def _fitted(self, grid: Sequence[list[str]]) -> list[list[str]]:
         """Return the grid with `++group.key=value` only where the study's choice has the key.
@@ -110,18 +121,23 @@ class SeqtoSweeper(Sweeper):
         return failed
 
     def _fetch_once(self, overrides: Sequence[str], unavailable: dict[str, Exception]) -> None:
-        """Fetch a study's model, unless that failed for another one: nobody waits twice."""
+        """Fetch a study's model, unless that failed for another one: nobody waits twice.
+
+        A tracking server that does not answer is told before.
+        """
+        from seqto.cli.contact import contact_tracker
         from seqto.cli.fetch import fetch_model
 
         config = self._composed(overrides)
-        model = str(config.model)
-        if model in unavailable:
-            raise unavailable[model]
-        try:
-            fetch_model(config)
-        except Exception as error:
-            unavailable[model] = error
-            raise
+        for group, reach in (("tracking", contact_tracker), ("model", fetch_model)):
+            needed = f"{group}: {config[group]}"
+            if needed in unavailable:
+                raise unavailable[needed]
+            try:
+                reach(config)
+            except Exception as error:
+                unavailable[needed] = error
+                raise
 
     def _composed(self, overrides: Sequence[str]) -> DictConfig:
         assert self.config is not None and self.hydra_context is not None
