@@ -101,6 +101,10 @@ def test_latency_is_told_against_the_float_model(latency: float, words: str) -> 
     assert in_words({"latency_ms": latency}, {}, "top1") == f"{latency:.2f} ms"
 
 
+def test_fractions_of_a_moment_are_not_told_apart() -> None:
+    assert in_words({"latency_ms": 0.14}, {"latency_ms": 0.07}, "top1") == "about as fast"
+
+
 @pytest.mark.parametrize(("low", "words"), [(10.5, "about as fast"), (11.5, "1.2x slower")])
 def test_latencies_within_each_others_noise_are_not_told_apart(low: float, words: str) -> None:
     slow = {"latency_ms": 12.0, "latency_p10_ms": low, "latency_p90_ms": 14.0}
