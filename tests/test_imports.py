@@ -9,7 +9,17 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "seqto"
 
 LEVELS = [
-    {"types", "errors", "protocols", "interrupts", "storage", "workspace", "figures", "__init__"},
+    {
+        "types",
+        "errors",
+        "protocols",
+        "interrupts",
+        "logs",
+        "storage",
+        "workspace",
+        "figures",
+        "__init__",
+    },
     {"graph"},
     {"models", "datasets", "quantizers", "search", "devices", "metrics", "tracking"},
     {"evaluate", "pareto", "sensitivity"},

@@ -1,9 +1,7 @@
 """Models from Hugging Face, or a mirror of it, kept in the user's cache folder."""
 
-import contextlib
 import hashlib
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,6 +11,7 @@ from pydantic.dataclasses import dataclass
 
 from seqto.errors import ModelError
 from seqto.graph.load import first_line, load_model
+from seqto.logs import errors_only
 from seqto.types import Model
 from seqto.workspace import Workspace
 
@@ -87,7 +86,7 @@ class HubModel:
         """Fetch the file, from where an earlier attempt stopped; only a good one gets its name."""
         client = self._client()
         url = client.hf_hub_url(self.repo, self.file, revision=self.revision)
-        with _quiet():
+        with errors_only("huggingface_hub"):
             try:
                 metadata = client.get_hf_file_metadata(url)
                 # Another content of the same revision has another name here.
@@ -170,15 +169,3 @@ def _get(url: str, path: Path, size: int | None) -> None:
 
 def _safe(etag: str | None) -> str:
     return hashlib.sha256((etag or "").encode()).hexdigest()[:16]
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the client's warnings off the terminal: each is followed by a retry or an error."""
-    logger = logging.getLogger("huggingface_hub")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

@@ -19,6 +19,7 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
 from seqto.errors import TrackingError
+from seqto.logs import errors_only
 from seqto.tracking.ui import experiment_tags, run_page
 from seqto.types import Address, content_key
 from seqto.workspace import Workspace
@@ -104,7 +105,7 @@ class Store:
     def _first_contact(self) -> Iterator[None]:
         """Let one process at a time make a store, and say soon where there can be none."""
         try:
-            with self._lock(), _environment(_IMPATIENT), _without_retries_told():
+            with self._lock(), _environment(_IMPATIENT), errors_only("urllib3.connectionpool"):
                 yield
         except Exception as error:  # MLflow's, SQLAlchemy's, a missing database driver's.
             raise TrackingError(
@@ -173,21 +174,9 @@ def _mlflow_command() -> str:
     return str(beside)
 
 
-@contextlib.contextmanager
-def _without_retries_told() -> Iterator[None]:
-    """Keep urllib3's line for each attempt off the terminal: the error says it all."""
-    logger = logging.getLogger("urllib3.connectionpool")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
 def _cause(error: Exception) -> str:
     """Return what is behind an error, without the requests and connections around it."""
-    line = str(error).strip().splitlines()[0]
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if found := re.search(r"\(Caused by \w+\((.*)\)\)", line):
         line = found[1].strip("\"'").rpartition("): ")[2]
     return textwrap.shorten(line, _LONGEST_CAUSE, placeholder=" ...").rstrip(".")
