@@ -1,5 +1,6 @@
 """TVM behind a tracker and a server, and all that may happen on the way."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -109,6 +110,11 @@ class TestLocalServers(DeviceSuite):
     def _stopped(self) -> Iterator[None]:
         yield
         stop_all()
+
+    @pytest.fixture(autouse=True)
+    def _left_alone(self) -> None:
+        """Let go of programs that a test before left open: the server has but one session."""
+        gc.collect()
 
     def test_two_programs_do_not_disturb_each_other(
         self, device: TvmDevice, model: Model, samples: Samples
