@@ -206,7 +206,6 @@ class Study:
         found = {
             OVERRIDES: None if overrides is None else json.dumps(list(overrides)),
             CONSTRAINT: json.dumps(limits) if limits else None,
-            REGISTERED: self.name if self.settings.register_models else None,
         }
         return {name: value for name, value in found.items() if value is not None}
 
@@ -345,6 +344,10 @@ class Study:
 
     def _conclude(self, study: str, publish: Publish) -> tuple[StudyRecord, Front]:
         record = self.tracker.read_study(study)
+        if self.registers(record):
+            # For the report, which is made before: it says how to load them.
+            self.tracker.tag_study(study, {REGISTERED: self.name})
+            record = replace(record, tags={**record.tags, REGISTERED: self.name})
         front = find_front(
             record.trials, self.settings.objectives, record.baseline, self.settings.top_k
         )

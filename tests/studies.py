@@ -131,3 +131,14 @@ def _measured(
     return study(
         trials, baseline=baseline | ({"latency_ms": 12.0} if latency else {}), scores=scores
     )
+
+
+def hand_study() -> StudyRecord:
+    """Return a small study whose front has three members, and one candidate that is not on it."""
+    trials = [
+        trial(0, accuracy_loss=0.10, size_bytes=300_000.0, size_ratio=0.3),
+        trial(7, excluded=["a"], accuracy_loss=0.011, size_bytes=400_000.0, size_ratio=0.4),
+        trial(8, excluded=["b"], accuracy_loss=0.5, size_bytes=900_000.0, size_ratio=0.9),
+        trial(9, excluded=["a", "b"], accuracy_loss=0.0, size_bytes=800_000.0, size_ratio=0.8),
+    ]
+    return study(trials, baseline={"size_bytes": 1_000_000.0})

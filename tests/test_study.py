@@ -13,6 +13,7 @@ import pytest
 from quantizable_models import RandomDataset
 from tiny_studies import CONFIG, BlindQuantizer, Lab, chain
 
+from seqto.constraint import Constraint
 from seqto.errors import ConfigError, DeviceError, StudyError, TrackingError
 from seqto.protocols import Tracker
 from seqto.search.ladder import LadderSearch
@@ -21,6 +22,7 @@ from seqto.study import RANGES, Assignment, Outcome, StudySettings
 from seqto.subject import prepare_subject
 from seqto.tracking.memory import MemoryTracker
 from seqto.types import (
+    REGISTERED,
     Front,
     LayerScore,
     Model,
@@ -383,6 +385,15 @@ def test_study_goes_on_after_ctrl_c_in_the_analysis(
         cold.with_parts(sensitivity=Interrupted()).run(tracker)
     assert study_state(tracker) is TrialState.KILLED
     assert answer(cold.run(tracker)) == answer(undisturbed)
+
+
+def test_only_a_study_that_registers_models_says_under_which_name(
+    lab: Lab, undisturbed: Outcome, tracker: MemoryTracker
+) -> None:
+    assert undisturbed.record.tags[REGISTERED] == lab.study(tracker).name
+    unmet = lab.run(tracker, constraint=Constraint(max_size_ratio=1e-6)).record
+    assert REGISTERED not in unmet.tags
+    assert REGISTERED not in tracker.read_study(unmet.id).tags
 
 
 def test_the_study_holds_the_ranges_that_its_jobs_take(lab: Lab, tracker: MemoryTracker) -> None:

@@ -2,7 +2,7 @@ import dataclasses
 import re
 
 import pytest
-from studies import TAGS, ladder_study, random_study, study, trial
+from studies import TAGS, hand_study, ladder_study, random_study
 
 from seqto.pareto import find_front
 from seqto.report.note import MOST_ROWS, plain, study_note
@@ -23,16 +23,6 @@ def note(record: StudyRecord, **pages: str) -> str:
 def named(record: StudyRecord, **tags: str) -> StudyRecord:
     added = {f"seqto.{name}": value for name, value in tags.items()}
     return dataclasses.replace(record, tags={**record.tags, **added})
-
-
-def hand_study() -> StudyRecord:
-    trials = [
-        trial(0, accuracy_loss=0.10, size_bytes=300_000.0, size_ratio=0.3),
-        trial(7, excluded=["a"], accuracy_loss=0.011, size_bytes=400_000.0, size_ratio=0.4),
-        trial(8, excluded=["b"], accuracy_loss=0.5, size_bytes=900_000.0, size_ratio=0.9),
-        trial(9, excluded=["a", "b"], accuracy_loss=0.0, size_bytes=800_000.0, size_ratio=0.8),
-    ]
-    return study(trials, baseline={"size_bytes": 1_000_000.0})
 
 
 def rows(text: str) -> list[list[str]]:

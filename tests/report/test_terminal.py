@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from rich.console import Console
-from studies import ladder_study, random_study, study, trial
+from studies import hand_study, ladder_study, random_study, study, trial
 
 from seqto.pareto import find_front
 from seqto.quantizers.auto import AutoQuantizer
@@ -24,16 +24,6 @@ def printed(record: StudyRecord, objectives: tuple[str, ...] = LOSS_SIZE, width:
     console = Console(file=io.StringIO(), record=True, width=width, force_terminal=True)
     print_front(console, record, find_front(record.trials, objectives, record.baseline))
     return console.export_text()
-
-
-def hand_study() -> StudyRecord:
-    trials = [
-        trial(0, accuracy_loss=0.10, size_bytes=300_000.0, size_ratio=0.3),
-        trial(7, excluded=["a"], accuracy_loss=0.011, size_bytes=400_000.0, size_ratio=0.4),
-        trial(8, excluded=["b"], accuracy_loss=0.5, size_bytes=900_000.0, size_ratio=0.9),
-        trial(9, excluded=["a", "b"], accuracy_loss=0.0, size_bytes=800_000.0, size_ratio=0.8),
-    ]
-    return study(trials, baseline={"size_bytes": 1_000_000.0})
 
 
 def test_table_shows_the_front_and_then_the_float_model() -> None:

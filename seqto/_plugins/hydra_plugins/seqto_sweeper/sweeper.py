@@ -5,7 +5,7 @@ has the configured Hydra launcher run them as jobs, so that any launcher can spr
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -91,20 +91,19 @@ class SeqtoSweeper(Sweeper):
         is refused as in a single study.
         """
         forced = {word for overrides in grid for word in overrides if word.startswith("++")}
-        known = [{word for word in forced if self._has(overrides, word)} for overrides in grid]
+        if not forced:
+            return list(grid)
+        known = [self._known(overrides, forced) for overrides in grid]
         common = forced - set().union(*known)
         return [
             [word for word in overrides if word not in forced or word in common | has]
             for overrides, has in zip(grid, known, strict=True)
         ]
 
-    def _has(self, overrides: Sequence[str], forced: str) -> bool:
-        """Return whether the config has the key of this override without it."""
-        plain = [word for word in overrides if not word.startswith("++")]
-        parent, _, key = forced.removeprefix("++").partition("=")[0].rpartition(".")
-        config = self._composed(plain)
-        node = OmegaConf.select(config, parent) if parent else config
-        return isinstance(node, DictConfig) and key in node
+    def _known(self, overrides: Sequence[str], forced: Set[str]) -> set[str]:
+        """Return those of the forced words whose keys the study's config has without them."""
+        config = self._composed([word for word in overrides if word not in forced])
+        return {word for word in forced if _has(config, word)}
 
     def _fetch(self, grid: Sequence[Sequence[str]]) -> set[int]:
         """Fetch the models of all studies, and return which of these cannot even begin."""
@@ -174,6 +173,13 @@ class SeqtoSweeper(Sweeper):
             if isinstance(value, JobFailure):
                 raise StudyError(value.reason)
         return [trial for value in values for trial in value]
+
+
+def _has(config: DictConfig, word: str) -> bool:
+    """Return whether the config has the key of this override."""
+    parent, _, key = word.removeprefix("++").partition("=")[0].rpartition(".")
+    node = OmegaConf.select(config, parent) if parent else config
+    return isinstance(node, DictConfig) and key in node
 
 
 def _place(number: int, grid: Sequence[Sequence[str]]) -> str:
