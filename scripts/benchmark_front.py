@@ -19,6 +19,9 @@ from pathlib import Path
 from seqto.datasets.images import ImageFolder
 from seqto.datasets.preprocess import ImagePreprocess
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
+from seqto.measuring.parts import Parts
+from seqto.measuring.pool import Pool
+from seqto.measuring.subject import prepare_subject
 from seqto.metrics.agreement import Top1Agreement
 from seqto.models.local import LocalModel
 from seqto.protocols import Quantizer, Search, Sensitivity
@@ -30,8 +33,9 @@ from seqto.search.ladder import LadderSearch
 from seqto.search.nsga2 import Nsga2Search
 from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.sensitivity.paper import PaperSensitivity
-from seqto.study import Study, StudySettings, run_trial
-from seqto.subject import Parts, prepare_subject
+from seqto.study.plan import Study
+from seqto.study.run import run_study
+from seqto.study.settings import StudySettings
 from seqto.tracking.memory import MemoryTracker
 from seqto.types import Trial
 from seqto.workspace import Workspace
@@ -95,11 +99,10 @@ def main() -> None:
                     sensitivity=row.sensitivity,
                     search=row.search,
                     precisions=row.precisions,
-                    settings={**shared.settings, "row": row.name},
                 )
-                print(
-                    measured(row, Study(changed, subject, settings(), MemoryTracker(), workspace))
-                )
+                # Each with rankings of its own, whose cost counts.
+                own = Workspace(Path(folder) / row.name)
+                print(measured(row, Study(changed, subject, settings(), MemoryTracker(), own)))
 
 
 def settings() -> StudySettings:
@@ -122,25 +125,14 @@ def parts(data: Path, workspace: Workspace) -> Parts:
         search=LadderSearch(),
         device=OnnxRuntimeDevice(repeats=1, warmup=0),
         metric=Top1Agreement(),
-        settings={"quantization": {}, "sensitivity": {}},
     )
 
 
 def measured(row: Row, study: Study) -> str:
     """Run one study and return its line of the table."""
     start, wall = cpu_seconds(), time.perf_counter()
-    # Rankings are cached by their settings, which differ from row to row here.
-    study = replace(
-        study,
-        parts=replace(study.parts, settings={**study.parts.settings, "sensitivity": row.name}),
-    )
-
-    def launch(run: str, assignments: Sequence) -> list[str]:
-        return [
-            run_trial(study.parts, study.subject, study.tracker, run, each) for each in assignments
-        ]
-
-    outcome = study.run(launch, lambda *_: None, lambda *_: [], "")
+    pool = Pool(study.parts, study.subject, study.tracker)
+    outcome = run_study(study, pool.launch, lambda *_: None, lambda *_: [], "")
     spent = cpu_seconds() - start
     trials = outcome.record.trials
     cells = [

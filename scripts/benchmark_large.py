@@ -19,9 +19,9 @@ from onnx import TensorProto, helper
 from onnx.external_data_helper import set_external_data
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
-from seqto.evaluate import run_all
 from seqto.graph.load import load_model
 from seqto.graph.prepare import prepare
+from seqto.measuring.outputs import run_all
 from seqto.protocols import Quantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.quantizers.weight_only import WeightOnlyQuantizer

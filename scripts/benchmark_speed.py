@@ -33,17 +33,19 @@ from benchmark_front import cpu_seconds, parts
 from onnxruntime.quantization import CalibrationDataReader, quantize_static
 from PIL import Image
 
-from seqto import attempts as attempting
-from seqto.attempts import attempts
 from seqto.datasets.preprocess import ImagePreprocess
-from seqto.evaluate import Subject
+from seqto.measuring import batch as attempting
+from seqto.measuring.batch import attempts
+from seqto.measuring.parts import Parts
+from seqto.measuring.pool import GROUP, Pool, usable_cores
+from seqto.measuring.subject import Subject, prepare_subject
 from seqto.search.planned import Planned
 from seqto.sensitivity.divergence import DivergenceSensitivity
-from seqto.study import Study, StudySettings
-from seqto.subject import Parts, prepare_subject
+from seqto.study.plan import Study
+from seqto.study.run import run_study as run
+from seqto.study.settings import StudySettings
 from seqto.tracking.mlflow import MlflowTracker
 from seqto.types import Candidate, LayerScore
-from seqto.workers import GROUP, Workers, usable_cores
 from seqto.workspace import Workspace
 
 SEED = 0
@@ -186,10 +188,10 @@ def run_growing(data: Path, count: int, images: int) -> None:
     search = Given([each for ladder in ladders for each in ladder][:count])
     shared = replace(shared, search=search, sensitivity=DivergenceSensitivity())
     tracker = MlflowTracker()
-    with Workers(shared, subject, tracker, usable_cores()) as workers:
-        settings = StudySettings(batch=workers.batch, resume=False)
+    with Pool(shared, subject, tracker, usable_cores()) as pool:
+        settings = StudySettings(batch=pool.batch, resume=False)
         study = Study(shared, subject, settings, tracker, Workspace.default())
-        outcome = study.run(workers.launch, lambda *_: None, lambda *_: [], "")
+        outcome = run(study, pool.launch, lambda *_: None, lambda *_: [], "")
     assert outcome.measured == count, outcome.measured
 
 

@@ -1,6 +1,6 @@
 """`python -m seqto.compare`."""
 
-from seqto.cli.compare import main
+from seqto.cli.comparing import main
 
 if __name__ == "__main__":
     main()

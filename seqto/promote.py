@@ -1,6 +1,6 @@
 """`python -m seqto.promote`."""
 
-from seqto.cli.promote import main
+from seqto.cli.promoting import main
 
 if __name__ == "__main__":
     main()

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 import pydantic
 from pydantic import ConfigDict, NonNegativeFloat
 
-from seqto.constraint import Constraint
-from seqto.evaluate import Subject, measure
 from seqto.figures import figure, metric_title
-from seqto.pareto import BALANCED, comparable, in_float_units
-from seqto.subject import Parts, float_latency, prepare_subject
+from seqto.measuring.evaluate import float_latency, measure
+from seqto.measuring.parts import Parts
+from seqto.measuring.subject import Subject, prepare_subject
+from seqto.pareto.front import BALANCED, comparable, in_float_units
+from seqto.pareto.limits import Constraint
 from seqto.types import Model, Trial, Version
 from seqto.workspace import Workspace
 
@@ -72,7 +73,7 @@ class Bench:
 
     def baseline(self, objectives: Sequence[str]) -> dict[str, float]:
         """Return the float model's figures, its latency only where that is an objective."""
-        latency = float_latency(self.parts, self.subject) if _LATENCY in objectives else {}
+        latency = float_latency(self.subject, self.parts.device) if _LATENCY in objectives else {}
         return {**self.subject.baseline, **latency}
 
     def measure(self, version: Version) -> Trial:

@@ -11,7 +11,8 @@ import pytest
 from commands import Command, Result
 from mlflow_store import migrated_store
 
-from seqto.cli import build, main
+from seqto.cli import main
+from seqto.config import build
 
 __all__ = ["cache", "migrated_store", "seqto"]
 

@@ -142,3 +142,11 @@ class SearchSuite:
             {LAYERS[0]: "float32"},
         ]
         assert search.remaining() == 0
+
+    def test_without_layers_there_is_nothing_to_ask_for(self, search: Search) -> None:
+        # Not even what was left of the study before.
+        search.start(RANKING)
+        search.ask(1)
+        search.start(())
+        assert search.remaining() == 0
+        assert search.ask(3) == []

@@ -12,6 +12,7 @@ from tiny_studies import Lab
 
 from seqto.datasets.generated import RandomDataset
 from seqto.errors import ModelError
+from seqto.measuring.subject import rank_layers
 from seqto.protocols import Quantizer, Sensitivity
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
@@ -20,7 +21,6 @@ from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.sensitivity.local import LocalSensitivity
 from seqto.sensitivity.paper import PaperSensitivity
-from seqto.subject import rank_layers
 from seqto.tracking.memory import MemoryTracker
 from seqto.types import Model, Samples, TrialState
 

@@ -19,7 +19,6 @@ from onnx_models import conv_bn_relu, feeds, matmul_add, old_model, residual
 from quantizable_models import mobile
 from tiny_studies import Lab, chain
 
-from seqto import storage
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.errors import ModelError
 from seqto.graph.files import attach, save_model, stripped
@@ -34,7 +33,7 @@ from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.sensitivity.paper import PaperSensitivity
 from seqto.tracking.memory import MemoryTracker
 from seqto.tracking.mlflow import MlflowTracker
-from seqto.types import Candidate, Model, Samples, Trial
+from seqto.types import Candidate, Model, Samples, Trial, storage
 
 MODELS = pytest.mark.parametrize(
     "make", [conv_bn_relu, residual, old_model, matmul_add, mobile, chain]

@@ -15,7 +15,7 @@ from mlflow.projects.utils import load_project
 from mlflow.tracking import MlflowClient
 from mlflow.utils.environment import _PythonEnv
 
-from seqto.cli.compose import composed
+from seqto.config.compose import composed
 
 ROOT = Path(__file__).parent.parent
 QUICK = {

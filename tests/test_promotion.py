@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tiny_studies import Lab, ProbedDevice
 
-from seqto.constraint import Constraint
+from seqto.pareto.limits import Constraint
 from seqto.promotion import CHAMPION, Bench, Decision, Rules, Verdict, decide
 from seqto.types import Candidate, Model, Trial, TrialState, Version
 

@@ -9,15 +9,16 @@ from real_data import EFFICIENTNET_LITE0, IMAGENET_SAMPLE, requires_real_data
 from seqto.datasets.images import ImageFolder
 from seqto.datasets.preprocess import ImagePreprocess
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, has_vnni, is_x86
-from seqto.evaluate import Subject, measure
 from seqto.graph.prepare import prepare
+from seqto.measuring.evaluate import measure
+from seqto.measuring.parts import Parts
+from seqto.measuring.subject import Subject, prepare_subject
 from seqto.metrics.agreement import Top1Agreement
 from seqto.models.local import LocalModel
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.paper import PaperSensitivity
-from seqto.subject import Parts, prepare_subject
 from seqto.types import Candidate, Model, Samples
 from seqto.workspace import Workspace
 
@@ -50,7 +51,6 @@ def parts() -> Parts:
         search=LadderSearch(),
         device=device(),
         metric=Top1Agreement(),
-        settings={"quantization": {}, "sensitivity": {}},
     )
 
 

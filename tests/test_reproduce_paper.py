@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from zoo_models import mobilenetv2
 
-from seqto.cli.paths import CONF
+from seqto.config.paths import CONF
 from seqto.models.hub import HubModel
 from seqto.workspace import Workspace
 

@@ -1,7 +1,7 @@
 """Whole studies of a tiny model, in a second, with what a test needs to disturb them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from onnx import helper
@@ -9,16 +9,21 @@ from onnx_models import build, weight
 
 from seqto.datasets.digits import DigitsDataset
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
-from seqto.evaluate import Subject
 from seqto.graph.files import save_model
+from seqto.measuring.parts import Parts
+from seqto.measuring.pool import Pool
+from seqto.measuring.record import Assignment
+from seqto.measuring.subject import Subject, prepare_subject
 from seqto.metrics.agreement import Top1Agreement
 from seqto.models.local import LocalModel
 from seqto.protocols import Program, Quantizer, Tracker
 from seqto.quantizers.static import StaticQuantizer
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.paper import PaperSensitivity
-from seqto.study import Assignment, Launch, Outcome, Study, StudySettings, run_trial
-from seqto.subject import Parts, prepare_subject
+from seqto.study.explore import Launch
+from seqto.study.plan import Study
+from seqto.study.run import Outcome, run_study
+from seqto.study.settings import StudySettings
 from seqto.types import (
     Candidate,
     Front,
@@ -56,17 +61,18 @@ def chain(convolutions: int = 5) -> Model:
     return build(nodes, weights, {"image": ["N", 1, 8, 8]}, {"y": ["N", 10]}, name="chain")
 
 
+@dataclass
 class ProbedDevice:
     """A CPU that counts the models it loads, and may be disturbed as it loads one."""
 
-    name = "cpu"
-
-    def __init__(self) -> None:
-        self._inner = OnnxRuntimeDevice(warmup=0, repeats=1)
-        self.loads = 0
-        self.disturb: Callable[[], None] = lambda: None
-        self.latencies: dict[int, float] = {}
-        self.index = -1
+    name: str = "cpu"
+    loads: int = field(default=0, compare=False)
+    disturb: Callable[[], None] = field(default=lambda: None, compare=False)
+    latencies: dict[int, float] = field(default_factory=dict, compare=False)
+    index: int = field(default=-1, compare=False)
+    _inner: OnnxRuntimeDevice = field(
+        default_factory=lambda: OnnxRuntimeDevice(warmup=0, repeats=1), init=False
+    )
 
     def load(self, model: Model) -> Program:
         """Return the model ready to run."""
@@ -155,7 +161,6 @@ class Lab:
         path.parent.mkdir(parents=True, exist_ok=True)
         save_model(model or chain(), path)
         device, workspace = device or ProbedDevice(), Workspace(folder / "cache")
-        groups = ("dataset", "quantization", "sensitivity", "search", "metric", "device")
         parts = Parts(
             source=LocalModel(path=str(path)),
             dataset=DigitsDataset(calibration_size=10, evaluation_size=200),
@@ -164,7 +169,6 @@ class Lab:
             search=LadderSearch(),
             device=device,
             metric=Top1Agreement(),
-            settings={"model": {"path": str(path)}, **{group: {} for group in groups}},
         )
         parts = replace(parts, **others)
         return cls(parts, prepare_subject(parts, workspace), workspace, device)
@@ -182,11 +186,14 @@ class Lab:
     ) -> Launch:
         """Return what measures assignments here, logs their numbers and may be disturbed."""
 
+        pool = Pool(self.parts, self.subject, tracker)
+
         def one(study: str, each: Assignment) -> str:
             before(each.index)
             log.append(each.index)
             self.device.index = each.index
-            return run_trial(self.parts, self.subject, tracker, study, each)
+            (trial,) = pool.launch(study, [each])
+            return trial
 
         return lambda study, assignments: [one(study, each) for each in assignments]
 
@@ -203,4 +210,4 @@ class Lab:
         """Run the study in this process; `log` gets the numbers of the candidates launched."""
         self.device.index = -1
         launch = self.launch(tracker, [] if log is None else log, before)
-        return self.study(tracker, **settings).run(launch, watch, publish, CONFIG)
+        return run_study(self.study(tracker, **settings), launch, watch, publish, CONFIG)

@@ -230,10 +230,10 @@ def _evaluated(overrides: Sequence[str], candidates: Iterable[Mapping[str, str]]
     """Return the top-1 disagreement of each, on the images of the study."""
     from hydra import compose, initialize_config_dir
 
-    from seqto.cli.build import build_context
-    from seqto.cli.entry import register_sweeper
-    from seqto.cli.paths import CONF
-    from seqto.evaluate import run_all
+    from seqto.config.build import build_context
+    from seqto.config.compose import register_sweeper
+    from seqto.config.paths import CONF
+    from seqto.measuring.outputs import run_all
     from seqto.metrics.agreement import Top1Agreement
     from seqto.types import Candidate
 

@@ -7,7 +7,7 @@ from types import FrameType
 from typing import NoReturn
 
 from seqto import __version__
-from seqto.cli.complaints import end_with
+from seqto.cli.ending import end_with
 from seqto.errors import ConfigError
 
 _HYDRA_INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")

@@ -1,19 +1,19 @@
 """Hydra's entry point and the function that each of its jobs calls."""
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.plugins import Plugins
 from omegaconf import DictConfig
 
-from seqto.cli.complaints import complain, end_with
+from seqto.cli.ending import end_with
 from seqto.cli.leftovers import discard
-from seqto.cli.paths import CONF, PLUGINS
-from seqto.cli.shapes import check_shapes
+from seqto.config.complaints import complain
+from seqto.config.compose import register_sweeper
+from seqto.config.paths import CONF
+from seqto.config.shapes import check_shapes
 from seqto.errors import ConfigError, StudyError
 
 
@@ -59,13 +59,3 @@ def entry() -> None:
     register_sweeper()
     # Not as a decorator: launchers pickle `job` by reference, so that name has to be the job.
     hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(job)()
-
-
-def register_sweeper() -> None:
-    """Make the sweeper known to Hydra, which finds it by itself only in a wheel."""
-    try:
-        from hydra_plugins.seqto_sweeper.sweeper import SeqtoSweeper
-    except ModuleNotFoundError:
-        sys.path.append(str(PLUGINS))
-        from hydra_plugins.seqto_sweeper.sweeper import SeqtoSweeper
-    Plugins.instance().register(SeqtoSweeper)

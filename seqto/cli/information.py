@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from seqto import __version__
-from seqto.workers import usable_cores
+from seqto.measuring.pool import usable_cores
 from seqto.workspace import Workspace
 
 PACKAGES = {

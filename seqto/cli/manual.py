@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seqto.cli.paths import CONF
+from seqto.config.paths import CONF
 from seqto.errors import ConfigError, nearest
 
 WIDTH = 100

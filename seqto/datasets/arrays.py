@@ -25,13 +25,13 @@ class ArrayFile:
     drawn once with the seed; without an evaluation size all that calibration leaves are taken.
     """
 
-    path: str
+    path: str = field(compare=False)
     labels: str = "labels"
     calibration_size: PositiveInt = 100
     evaluation_size: PositiveInt | None = 300
     chunk_size: PositiveInt = 32
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    name: str = field(default="", init=False)
+    name: str = field(default="", init=False, compare=False)
 
     def __post_init__(self) -> None:
         self.name = Path(self.path).stem

@@ -29,7 +29,7 @@ class HuggingFaceDataset:
     are taken.
     """
 
-    path: str
+    path: str = field(compare=False)
     preprocess: ImagePreprocess
     subset: str | None = None
     split: str = "validation"
@@ -39,7 +39,7 @@ class HuggingFaceDataset:
     evaluation_size: PositiveInt | None = 300
     chunk_size: PositiveInt = 32
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    name: str = field(default="", init=False)
+    name: str = field(default="", init=False, compare=False)
 
     def __post_init__(self) -> None:
         self.name = Path(self.path).name

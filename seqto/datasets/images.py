@@ -35,15 +35,15 @@ class ImageFolder:
     an evaluation size all the images that calibration leaves are taken.
     """
 
-    path: str
+    path: str = field(compare=False)
     preprocess: ImagePreprocess
     labels: str | None = None
     calibration_size: PositiveInt = 100
     evaluation_size: PositiveInt | None = 300
     chunk_size: PositiveInt = 32
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
-    workspace: Workspace | None = None
-    name: str = field(default="", init=False)
+    workspace: Workspace | None = field(default=None, compare=False)
+    name: str = field(default="", init=False, compare=False)
 
     def __post_init__(self) -> None:
         self.name = Path(self.path).expanduser().resolve().name

@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from seqto.devices.worker import (
+from seqto.devices.helper_process import (
     START_SECONDS,
     State,
     Worker,

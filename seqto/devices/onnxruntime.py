@@ -42,7 +42,7 @@ class OnnxRuntimeDevice:
     threads: Annotated[int, Field(ge=1)] = 1
     precise_kernels: Literal["auto", "on", "off"] = "auto"
     session: dict[str, str] = field(default_factory=dict)
-    workers: Annotated[int, Field(ge=1)] | None = None
+    workers: Annotated[int, Field(ge=1)] | None = field(default=None, compare=False)
     warmup: Annotated[int, Field(ge=0)] = 2
     repeats: Annotated[int, Field(ge=1)] = 10
     options: dict[str, str] = field(default_factory=dict)

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.devices import tvm_run
+from seqto.devices.helper_process import WorkerCrashError, WorkerTimeoutError, lease, release
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, cpu_name
 from seqto.devices.tvm_compile import (
     Recipe,
@@ -21,7 +22,6 @@ from seqto.devices.tvm_compile import (
 )
 from seqto.devices.tvm_links import Link, LocalLink, RemoteLink
 from seqto.devices.tvm_local import HOST, local_servers
-from seqto.devices.worker import WorkerCrashError, WorkerTimeoutError, lease, release
 from seqto.errors import (
     ConfigError,
     DeviceCompileError,

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from seqto.devices import tvm_run
-from seqto.devices.worker import Worker, WorkerCrashError, WorkerTimeoutError, lease, release
+from seqto.devices.helper_process import (
+    Worker,
+    WorkerCrashError,
+    WorkerTimeoutError,
+    lease,
+    release,
+)
 from seqto.errors import DeviceError, DeviceRunError, DeviceTimeoutError, DeviceTransportError
 
 Result = TypeVar("Result")

@@ -15,7 +15,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from seqto.devices.worker import child_environment
+from seqto.devices.helper_process import child_environment
 
 HOST = "127.0.0.1"
 WATCH_SECONDS = 0.2

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from seqto.devices.helper_process import State
 from seqto.devices.tvm_compile import last_line
-from seqto.devices.worker import State
 from seqto.errors import DeviceRunError, DeviceTransportError
 from seqto.types import Latency
 

@@ -16,8 +16,8 @@ from onnx.external_data_helper import (
     uses_external_data,
 )
 
-from seqto.storage import copy_fields, is_large, stored_bytes
 from seqto.types import Model
+from seqto.types.storage import copy_fields, is_large, stored_bytes
 from seqto.workspace import written_whole
 
 LARGE_TENSOR = 1024

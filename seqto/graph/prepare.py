@@ -28,8 +28,8 @@ from seqto.graph.nodes import (
     unused_name,
     used_tensors,
 )
-from seqto.storage import is_large
 from seqto.types import Model
+from seqto.types.storage import is_large
 
 MINIMUM_OPSET = 13
 """The first with QuantizeLinear per channel."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import logging
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -40,8 +41,8 @@ class HubModel:
     sha256: Annotated[str | None, Field(pattern=r"^[0-9a-f]{64}$")] = None
     revision: Annotated[str, Field(pattern=r"^[\w-][\w./-]*$")] = "main"
     name: Annotated[str, BeforeValidator(lambda name: name or "")] = ""
-    needs: str | None = None
-    workspace: Workspace | None = None
+    needs: str | None = field(default=None, compare=False)
+    workspace: Workspace | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         self.name = self.name or Path(self.file).stem

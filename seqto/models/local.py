@@ -1,5 +1,6 @@
 """A model from a file of the user."""
 
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated
 
@@ -14,8 +15,11 @@ from seqto.types import Model
 class LocalModel:
     """The ONNX file at `path`, called `name` or, without one, as the file is."""
 
-    path: str
-    name: Annotated[str, BeforeValidator(lambda name: name or "")] = ""
+    # What the file holds identifies the model, not where it lies nor what it is called.
+    path: str = field(compare=False)
+    name: Annotated[str, BeforeValidator(lambda name: name or "")] = field(
+        default="", compare=False
+    )
 
     def __post_init__(self) -> None:
         self.name = self.name or Path(self.path).stem

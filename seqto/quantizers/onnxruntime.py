@@ -16,8 +16,8 @@ from seqto.errors import ConfigError, LayerError, ModelError, nearest
 from seqto.graph.files import LARGE_TENSOR, changed
 from seqto.graph.layers import weight_layers
 from seqto.graph.regions import left_in_float, weightless_regions
-from seqto.storage import stored_bytes
 from seqto.types import INT8, INT16, Candidate, Layer, Model
+from seqto.types.storage import stored_bytes
 
 WEIGHT_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """The operations that layers are."""

@@ -1,6 +1,6 @@
 """`python -m seqto.report`."""
 
-from seqto.cli.report import main
+from seqto.cli.reporting import main
 
 if __name__ == "__main__":
     main()

@@ -1,7 +1,7 @@
 """What a study says to take."""
 
-from seqto.constraint import constraint_of
-from seqto.report.terminal import in_words
+from seqto.pareto.limits import constraint_of
+from seqto.report.wording import in_words
 from seqto.types import Front, StudyRecord
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seqto.figures import is_known, size_ratio
-from seqto.pareto import hypervolume
+from seqto.pareto.front import hypervolume
 from seqto.report.commands import overrides
 from seqto.types import Candidate
 

@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from seqto.pareto import comparable
+from seqto.pareto.front import comparable
 from seqto.types import Front, LayerScore, StudyRecord, Trial
 
 LOSS = "accuracy_loss"

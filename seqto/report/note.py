@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from seqto.figures import Metrics, in_bytes, in_ms, in_percent, size_ratio
-from seqto.pareto import comparable
+from seqto.pareto.front import comparable
 from seqto.report.answer import answer
 from seqto.report.info import study_title
-from seqto.report.terminal import spread_members
+from seqto.report.wording import spread_members
 from seqto.types import COMMAND, Front, StudyRecord, Trial
 
 MOST_ROWS = 12

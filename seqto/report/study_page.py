@@ -15,13 +15,13 @@ from seqto.figures import (
     is_known,
     size_ratio,
 )
-from seqto.pareto import comparable
+from seqto.pareto.front import comparable
 from seqto.report.answer import answer
 from seqto.report.chart import FLOAT, FRONT, OTHER, Dot, Series, chart
 from seqto.report.commands import load_command, rebuild_command, session_lines, study_command
 from seqto.report.info import Axis, axis, front_info, sensitivity_info, study_title
 from seqto.report.pages import picture, render
-from seqto.report.terminal import in_words, losses_alike
+from seqto.report.wording import in_words, losses_alike
 from seqto.types import (
     SCHEMES,
     SHORT,

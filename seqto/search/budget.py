@@ -30,6 +30,9 @@ class BudgetSearch(Planned):
 
     def start(self, ranking: Sequence[LayerScore]) -> None:
         """Solve the program for every budget."""
+        self.plan([])
+        if not ranking:
+            return
         menu = Menu(ranking)
         # Three to choose each evaluation from.
         budgets = self.budgets or 3 * self.evaluations

@@ -22,6 +22,9 @@ class GreedySearch(Planned):
 
     def start(self, ranking: Sequence[LayerScore]) -> None:
         """Lay out the way from the smallest model to the float one."""
+        self.plan([])
+        if not ranking:
+            return
         menu = Menu(ranking)
         way = exchanges(menu)
         chosen = [*way[:: self.step], way[-1], menu.unchanged()]

@@ -44,7 +44,7 @@ class LadderSearch:
         top = sum(total <= most for total in itertools.accumulate(map(len, self._units)))
         rungs = list(range(0, top + 1, self.step))
         # The last rung is always there: with every layer excluded it is the float model.
-        self._rungs = rungs if rungs[-1] == top else [*rungs, top]
+        self._rungs = list(dict.fromkeys([*rungs, top])) if ranking else []
         self._stopped = False
 
     def ask(self, count: int) -> list[Candidate]:

@@ -34,6 +34,9 @@ class Nsga2Search:
 
     def start(self, ranking: Sequence[LayerScore]) -> None:
         """Seed the first generation with the solutions of the integer program."""
+        self._generation, self._pending, self._asked = self.generations, [], None
+        if not ranking:
+            return
         self._menu = Menu(ranking)
         self._algorithm = _algorithm(self._menu, self.population, self.seed)
         self._generation = 0

@@ -20,7 +20,7 @@ class Planned:
         return list(taken)
 
     def tell(self, trial: Trial) -> None:
-        """Take no note: the list is drawn up."""
+        """Ignore the result: the list is drawn up."""
 
     def remaining(self) -> int:
         """Return how many candidates are left."""

@@ -2,6 +2,7 @@
 
 import logging
 import tempfile
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated
 
@@ -22,8 +23,10 @@ class RegistryModel:
     """The ONNX model at an MLflow URI, called `name` or, without one, as the URI says."""
 
     uri: Annotated[str, Field(pattern=r"^(models|runs):/[^/]+(/.*)?$")]
-    name: Annotated[str, BeforeValidator(lambda name: name or "")] = ""
-    tracking_uri: str | None = None
+    name: Annotated[str, BeforeValidator(lambda name: name or "")] = field(
+        default="", compare=False
+    )
+    tracking_uri: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         self.name = self.name or _name_of(self.uri)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from seqto.types import FLOAT32, INT8, Candidate, Front, Trial
+from seqto.types import Front, Trial, trial_name
 
 # MLflow 3 opens in the mode for language models, which hides the runs and the model registry.
 _MODE = "workflowType=machine_learning"
@@ -46,12 +46,6 @@ def study_pages(experiment: str, study: str, front: Front) -> dict[str, str]:
         "compare": f"#/compare-runs?runs={_list(runs)}&experiments={_list([experiment])}&{_MODE}",
         **{trial.id: run_page(experiment, trial.id) for trial in front.members},
     }
-
-
-def trial_name(index: int, candidate: Candidate) -> str:
-    """Name a trial; twelve characters, which is all that some pages show, tell it apart."""
-    mixed = not {precision for _, precision in candidate.precisions} <= {INT8, FLOAT32}
-    return f"{index:03d} {'mixed' if mixed else f'excl {len(candidate.excluded)}'}"
 
 
 def looks(trial: Trial, front: Front, held: Mapping[str, str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from mlflow_server import served
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 from studies import study, trial
 
-from seqto.pareto import find_front
+from seqto.pareto.front import find_front
 from seqto.report.note import study_note
 from seqto.tracking.mlflow import MlflowTracker
 from seqto.types import StudyPlan

@@ -11,7 +11,7 @@ from onnx import helper
 from onnx_models import build, weight
 from tiny_studies import Lab
 
-from seqto.cli.compare import compare_files
+from seqto.cli.comparing import compare_files
 from seqto.cli.studies import write_files
 from seqto.tracking.mlflow import MlflowTracker
 from seqto.types import Model

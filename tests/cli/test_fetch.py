@@ -13,7 +13,7 @@ from commands import Command
 from hub_server import FILE, REPO, Hub, look_at, served
 from hydra import compose, initialize_config_dir
 
-from seqto.cli.paths import CONF
+from seqto.config.paths import CONF
 from seqto.models.embedded import EmbeddedModel
 from seqto.models.hub import HubModel
 

@@ -6,9 +6,9 @@ import pytest
 from commands import Command, Result
 
 from seqto import __version__
-from seqto.cli.complaints import known_keys
 from seqto.cli.manual import described_keys, page, summary
-from seqto.cli.paths import CONF
+from seqto.config.complaints import known_keys
+from seqto.config.paths import CONF
 
 SECTIONS = ["NAME", "SYNOPSIS", "DESCRIPTION", "GROUPS", "KEYS", "EXAMPLES"]
 CHOICES = sorted(path for path in CONF.glob("*/*.yaml") if path.parent.name != "hydra")

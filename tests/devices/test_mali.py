@@ -12,8 +12,8 @@ from hydra.utils import instantiate
 from onnx_models import residual
 from quantizable_models import mobile, random_samples
 
-from seqto.cli.entry import register_sweeper
-from seqto.cli.paths import CONF
+from seqto.config.compose import register_sweeper
+from seqto.config.paths import CONF
 from seqto.devices import tvm_compile
 from seqto.devices.tvm_device import TvmDevice
 from seqto.errors import ConfigError, DeviceTransportError

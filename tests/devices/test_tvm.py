@@ -14,8 +14,8 @@ from quantizable_models import broken, mobile, random_samples
 from suite_devices import DeviceSuite
 
 from seqto.devices import tvm_compile, tvm_schedule
+from seqto.devices.helper_process import lease, release
 from seqto.devices.tvm_device import TvmDevice
-from seqto.devices.worker import lease, release
 from seqto.errors import (
     ConfigError,
     DeviceCompileError,

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 from studies import TAGS, ladder_study, study, trial
 
-from seqto.pareto import find_front
+from seqto.pareto.front import find_front
 from seqto.report.comparison import Smallest, compare, labels
 from seqto.report.comparison_page import PAGE, comparison_page, fronts_chart, write_comparison
 from seqto.report.comparison_table import print_comparison

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from studies import ladder_study, layer_scores, study, trial
 
-from seqto.pareto import find_front
+from seqto.pareto.front import find_front
 from seqto.report.document import report, write_report
-from seqto.schemes import SchemeResult
+from seqto.study.schemes import SchemeResult
 from seqto.types import StudyRecord, TrialState
 
 LOSS_SIZE = ("accuracy_loss", "size_bytes")

@@ -3,7 +3,7 @@ import math
 import pytest
 from studies import ladder_study, layer_scores, study, trial
 
-from seqto.pareto import find_front
+from seqto.pareto.front import find_front
 from seqto.report.info import (
     Point,
     axis,

@@ -4,7 +4,7 @@ import re
 import pytest
 from studies import TAGS, hand_study, ladder_study, random_study
 
-from seqto.pareto import find_front
+from seqto.pareto.front import find_front
 from seqto.report.note import MOST_ROWS, plain, study_note
 from seqto.types import COMMAND, Candidate, Front, StudyRecord
 

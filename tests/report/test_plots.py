@@ -10,7 +10,7 @@ from matplotlib.text import Annotation, Text
 from PIL import Image
 from studies import ladder_study, layer_scores, random_study, study, trial
 
-from seqto.pareto import find_front
+from seqto.pareto.front import find_front
 from seqto.report import plots
 from seqto.report.info import front_info, objectives_info, sensitivity_info
 from seqto.types import StudyRecord

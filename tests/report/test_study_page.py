@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from studies import TAGS, ladder_study, layer_scores, random_study, study, trial
 
-from seqto.pareto import find_front
+from seqto.pareto.front import find_front
 from seqto.report.answer import answer
 from seqto.report.study_page import (
     choices,

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from studies import hand_study, ladder_study, random_study, study, trial
 
-from seqto.pareto import find_front
+from seqto.pareto.front import find_front
 from seqto.quantizers.auto import AutoQuantizer
 from seqto.report.terminal import (
     StudyProgress,

@@ -12,7 +12,8 @@ from real_data import EFFICIENTNET_LITE0, IMAGENET_SAMPLE, requires_real_data
 from seqto.datasets.images import ImageFolder
 from seqto.datasets.preprocess import ImagePreprocess
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
-from seqto.evaluate import Subject
+from seqto.measuring.parts import Parts
+from seqto.measuring.subject import Subject, prepare_subject, rank_layers
 from seqto.metrics.agreement import Top1Agreement
 from seqto.metrics.divergence import harm_to
 from seqto.models.local import LocalModel
@@ -23,7 +24,6 @@ from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.sensitivity.local import LocalSensitivity
 from seqto.sensitivity.prefixes import SharedPrefixes
 from seqto.sensitivity.stability import stability
-from seqto.subject import Parts, prepare_subject, rank_layers
 from seqto.types import Arrays, Candidate, LayerScore, Model
 from seqto.workspace import Workspace
 
@@ -52,7 +52,6 @@ def parts() -> Parts:
         search=LadderSearch(),
         device=OnnxRuntimeDevice(),
         metric=Top1Agreement(),
-        settings={"quantization": {}, "sensitivity": {}},
     )
 
 

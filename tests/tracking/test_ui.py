@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, unquote
 import pytest
 from studies import ladder_study, trial
 
-from seqto.pareto import find_front
+from seqto.pareto.front import find_front
 from seqto.tracking.ui import (
     MOST_COMPARED,
     experiment_tags,

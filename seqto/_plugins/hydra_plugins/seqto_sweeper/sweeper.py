@@ -18,9 +18,9 @@ from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from seqto.cli.complaints import complain, exit_code
 from seqto.cli.entry import JobFailure
 from seqto.cli.leftovers import discard
+from seqto.config.complaints import complain, exit_code
 from seqto.errors import StudyError
 
 _CONFIG = "multirun.yaml"
@@ -124,8 +124,7 @@ class SeqtoSweeper(Sweeper):
 
         A tracking server that does not answer is told before.
         """
-        from seqto.cli.contact import contact_tracker
-        from seqto.cli.fetch import fetch_model
+        from seqto.config.build import contact_tracker, fetch_model
 
         config = self._composed(overrides)
         for group, reach in (("tracking", contact_tracker), ("model", fetch_model)):
@@ -144,13 +143,13 @@ class SeqtoSweeper(Sweeper):
 
     def _compare(self, folder: Path) -> None:
         """Set the studies that ended side by side."""
-        from seqto.cli.compare import compare_files
+        from seqto.cli.comparing import compare_files
 
         compare_files(folder, sorted(folder.glob("study-*/report.json")))
 
     def _study(self, overrides: list[str], folder: Path) -> None:
         # Heavy, and not needed where Hydra only lists its plugins.
-        from seqto.cli.studies import run_study
+        from seqto.cli.studies import run_study_of
 
         assert self.config is not None
         config = self._composed(overrides)
@@ -162,7 +161,7 @@ class SeqtoSweeper(Sweeper):
         with open_dict(config):
             del config["hydra"]
         # Hydra's own launcher would compose a config for each candidate, only to run it right here.
-        run_study(config, None if in_process else launch, folder, overrides)
+        run_study_of(config, None if in_process else launch, folder, overrides)
 
     def _launch(self, jobs: list[list[str]]) -> list[str]:
         assert self.launcher is not None

@@ -1,0 +1,1 @@
+"""The door in Python: the same studies as the command line's, called."""

@@ -1,0 +1,152 @@
+"""A study from a config, whoever composed it: the command line or `seqto.tune`."""
+
+import math
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol
+
+from omegaconf import DictConfig, OmegaConf
+
+from seqto import __version__
+from seqto.config.build import (
+    Given,
+    build_context,
+    build_settings,
+    contact_tracker,
+    fetch_model,
+)
+from seqto.identity import settings
+from seqto.measuring.batch import shares_prefixes
+from seqto.measuring.parts import GROUPS
+from seqto.measuring.pool import Pool, workers_of
+from seqto.measuring.record import Assignment
+from seqto.report.files import write_files
+from seqto.report.note import study_note
+from seqto.study.device_limits import DOCUMENT
+from seqto.study.explore import Launch
+from seqto.study.plan import Study
+from seqto.study.run import Outcome, run_study
+from seqto.types import Front, StudyRecord, Trial
+
+JobLaunch = Callable[[str, Sequence[Sequence[Assignment]]], Sequence[str]]
+"""Measures assignments of a study, one job per group, and returns the ids of their trials."""
+
+_JOB_SECONDS = 1.3
+"""What a job should last, so that Hydra's 130 ms for it are a tenth."""
+
+_JOB_SIZE = 8
+"""Candidates that a job gets at the most: a launcher has several processes to keep busy."""
+
+
+class Display(Protocol):
+    """What a person sees of a study while it runs."""
+
+    def prepare(self) -> Any:
+        """Return a context within which the model and the samples are prepared."""
+        ...
+
+    def introduce(self, study: Study) -> None:
+        """Say what the study is about; called before its first candidate."""
+        ...
+
+    def say(self, what: str) -> None:
+        """Say what is being done now."""
+        ...
+
+    def advance(self, trial: Trial, done: int, total: int) -> None:
+        """Show a trial that ended; the arguments are those of `seqto.study.explore.Watch`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A study that ended, with all that was prepared for it."""
+
+    study: Study
+    outcome: Outcome
+    environment: Mapping[str, str]
+    exclusions: Mapping[str, Any] | None
+    """What was learned about the device's limits."""
+
+
+def run_config(
+    config: DictConfig,
+    display: Display,
+    folder: Path,
+    *,
+    given: Given | None = None,
+    launch: JobLaunch | None = None,
+    overrides: Sequence[str] | None = None,
+    command: str = "",
+) -> Finished:
+    """Run the study that this config describes, with the objects in `given` in place of names.
+
+    Without a launcher its candidates are measured by processes of this machine. Its files are
+    written into the folder.
+    """
+    # Wrong values are told before anything is fetched.
+    build_settings(config, 1)
+    contact_tracker(config, given)
+    # Not within the display: a download has a progress bar of its own.
+    fetch_model(config, given)
+    with display.prepare():
+        context = build_context(config, given)
+    parts, subject, tracker = context.parts, context.subject, context.tracker
+    pool = Pool(parts, subject, tracker, workers_of(parts.device))
+    batch = len(subject.layers) + 1 if launch else pool.batch
+    study = Study(
+        parts, subject, build_settings(config, batch), tracker, context.workspace, command
+    )
+    display.introduce(study)
+    environment = _environment(study)
+
+    def publish(record: StudyRecord, front: Front) -> Sequence[Path]:
+        display.say("drawing, storing models")
+        tracker.log_note(record.id, study_note(record, front, tracker.pages(record.id, front)))
+        exclusions = tracker.read_document(record.id, DOCUMENT)
+        return write_files(folder, record, front, environment, exclusions)
+
+    with pool:
+        measure = _in_jobs(launch, study) if launch else pool.launch
+        outcome = run_study(
+            study, measure, display.advance, publish, _yaml(config, given), overrides
+        )
+    exclusions = tracker.read_document(outcome.record.id, DOCUMENT)
+    return Finished(study, outcome, environment, exclusions)
+
+
+def _in_jobs(launch: JobLaunch, study: Study) -> Launch:
+    """Return a launch that gives a job several candidates where each takes but a moment."""
+
+    def measure(run: str, assignments: Sequence[Assignment]) -> Sequence[str]:
+        size = 1
+        # Where candidates are compiled, or run in processes of their own, none is that fast.
+        if shares_prefixes(study.parts.device):
+            latency = study.tracker.read_study(run).baseline["latency_ms"] / 1000
+            seconds = latency * len(study.subject.samples)
+            size = min(math.ceil(_JOB_SECONDS / seconds), _JOB_SIZE)
+        return launch(run, [assignments[at : at + size] for at in range(0, len(assignments), size)])
+
+    return measure
+
+
+def _yaml(config: DictConfig, given: Given | None) -> str:
+    """Return the config for the record, with what describes the objects that were given."""
+    names = (*GROUPS, "precisions", "constraint", "gate", "objectives", "study", "tracking")
+    objects = {group: settings(part) for group, part in (given or {}).items() if group in names}
+    wanted = {name: objects.get(name, config[name]) for name in names}
+    return OmegaConf.to_yaml(OmegaConf.create(wanted), resolve=False)
+
+
+def _environment(study: Study) -> dict[str, str]:
+    packages = ("onnx", "onnxruntime", "mlflow", "hydra-core", "numpy")
+    return {
+        "seqto": __version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        **{name: version(name) for name in packages},
+        **{f"device.{name}": fact for name, fact in study.parts.device.describe().items()},
+    }

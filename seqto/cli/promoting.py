@@ -1,0 +1,226 @@
+"""Promotion from the command line: the best registered version becomes the champion."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NoReturn
+
+from omegaconf import DictConfig
+from rich.console import Console
+
+from seqto.cli.ending import end_with
+from seqto.cli.pointers import print_lines, stdout_console
+from seqto.config.build import build_part, build_parts, build_settings, build_tracker, fetch_model
+from seqto.config.complaints import known_keys
+from seqto.config.compose import composed
+from seqto.errors import ConfigError, ConstraintError, PromotionError, TrackingError, nearest
+from seqto.measuring.parts import registered_name
+from seqto.promotion import CHAMPION, PREVIOUS, Bench, Decision, Rules, Verdict, decide
+from seqto.report.wording import in_words
+from seqto.types import Version
+from seqto.workspace import Workspace
+
+if TYPE_CHECKING:
+    from seqto.tracking.versions import MlflowVersions
+
+SHORT = {
+    "max_accuracy_loss": "constraint.max_accuracy_loss",
+    "max_size_ratio": "constraint.max_size_ratio",
+    "max_latency_ms": "constraint.max_latency_ms",
+    "tolerance": "promote.tolerance",
+}
+"""Config keys that are so common here that their last word will do."""
+
+HELP = """\
+NAME
+    seqto.promote - make the best registered model the champion
+
+SYNOPSIS
+    python -m seqto.promote [model=...] [device=...] [quantization=...] [limit=...] [--dry-run]
+    python -m seqto.promote rollback [model=...] [device=...] [quantization=...] [--dry-run]
+
+DESCRIPTION
+    Takes the best version of the registered model seqto-<model>-<device>-<quantization> that meets
+    the limits: the smallest, or with a limit on size alone the least lossy; without limits the one
+    with the alias `balanced`. It and the present champion are measured now, on the same evaluation
+    data and device: what their studies noted is not trusted. The alias `champion` moves only if
+    the version is better in one objective and no worse in the others beyond the tolerance. The old
+    champion gets the alias `previous`. Who, when, why and the figures of both are recorded as tags
+    of the version (seqto.promoted*) and in its description.
+
+    rollback brings `previous` back. A version that was rolled back is not promoted again.
+
+WORDS
+    model= device= dataset= ...   the groups and keys of a study, see python -m seqto --help
+    max_accuracy_loss=0.01        at most this loss; exactly this much meets it
+    max_size_ratio=0.3            at most this share of the float model's size
+    max_latency_ms=8              at most so many milliseconds an inference
+    tolerance=0.01                how much worse it may be where it is not better: 0.01 is a point
+                                  of loss, 1 % of the float model's size or latency; 0 by default
+    objectives=[...]              what has to be better: accuracy_loss and size_bytes by default
+    --dry-run                     show the decision and change nothing
+
+EXAMPLES
+    python -m seqto.promote
+    python -m seqto.promote model=resnet50 dataset.path=photos device=mali max_accuracy_loss=0.01
+    python -m seqto.promote max_size_ratio=0.4 tolerance=0.005 --dry-run
+    python -m seqto.promote rollback
+
+EXIT STATUS
+    0  promoted, or the champion already
+    1  bad input, or nothing that can be measured
+    3  no version meets the limits
+    4  the version is not better than the champion"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Complain as the rest of seqto does."""
+        raise ConfigError(f"{message}. See python -m seqto.promote --help.")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run what the command line asks for."""
+    try:
+        _run(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:
+        print("\nInterrupted.", file=sys.stderr)
+        sys.exit(130)
+    except Exception as error:
+        end_with(error)
+
+
+def _run(arguments: list[str]) -> None:
+    parser = _Parser(prog="seqto.promote", add_help=False, allow_abbrev=False)
+    parser.add_argument("-h", "--help", action="store_true")
+    parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("words", nargs="*")
+    given = parser.parse_intermixed_args(arguments)
+    if given.help:
+        print(HELP)
+        return
+    words = [word for word in given.words if word != "rollback"]
+    config = composed([_full(word) for word in words])
+    act = _promote if len(words) == len(given.words) else _roll_back
+    act(stdout_console(), config, given.dry_run)
+
+
+def _full(word: str) -> str:
+    name, equals, value = word.partition("=")
+    if not equals:
+        raise ConfigError(
+            f"{word!r} is no word of seqto.promote: give rollback, key=value or --dry-run."
+        )
+    known = [*SHORT, *(key for key in known_keys() if "." not in key)]
+    # Hydra's own forms, such as +key and group@package, are left to Hydra.
+    if name.isidentifier() and name not in (*known, "hydra"):
+        raise ConfigError(
+            f"there is no config key {name!r}{nearest(name, known)}. "
+            "See python -m seqto.promote --help."
+        )
+    return f"{SHORT.get(name, name)}={value}"
+
+
+def _versions(config: DictConfig) -> "MlflowVersions":
+    """Return the registered model that this config names."""
+    # mlflow takes more than a second to import, which bad input need not wait for.
+    from seqto.tracking.mlflow import MlflowTracker
+    from seqto.tracking.versions import MlflowVersions
+
+    named = [build_part(config, group) for group in ("model", "device", "quantization")]
+    name, tracker = registered_name(*named), build_tracker(config)
+    if not isinstance(tracker, MlflowTracker):
+        raise ConfigError("only tracking=mlflow has registered models: leave tracking as it is.")
+    return MlflowVersions(tracker, name)
+
+
+def _promote(console: Console, config: DictConfig, dry_run: bool) -> None:
+    settings = build_settings(config, 1)
+    rules = Rules(
+        limits=settings.constraint,
+        objectives=settings.objectives,
+        tolerance=config.promote.tolerance,
+    )
+    registered = _versions(config)
+    versions = registered.all()
+    fetch_model(config)
+    bench = Bench(build_parts(config), Workspace.default(), registered.load)
+    with console.status("Measuring the registered versions again ..."):
+        decision = decide(versions, rules, bench)
+    _show(console, registered.name, decision, bench)
+    if back := [each.number for each in versions if each.rolled_back]:
+        numbers = f"version {back[0]} was" if len(back) == 1 else f"versions {', '.join(back)} were"
+        print_lines(console, {"skipped": f"{numbers} rolled back before"})
+    if decision.verdict is Verdict.UNMET:
+        raise ConstraintError(f"not promoted: {decision.why}.")
+    if decision.verdict is Verdict.NOT_BETTER:
+        raise PromotionError(
+            f"{decision.challenger} not promoted over {decision.champion}: {decision.why}."
+        )
+    if decision.verdict is Verdict.PROMOTED and not dry_run:
+        _record(registered, decision, bench)
+    print_lines(console, {"outcome": _in_words(decision, dry_run)})
+
+
+def _record(registered: "MlflowVersions", decision: Decision, bench: Bench) -> None:
+    challenger, champion = decision.challenger, decision.champion
+    assert challenger is not None
+    figures = {
+        "data": bench.subject.fingerprint,
+        "device": bench.parts.device.name,
+        f"{challenger}": dict(bench.measured[challenger.number].metrics),
+    }
+    aliases = {CHAMPION: challenger}
+    if champion is not None:
+        figures[f"{champion}"] = dict(bench.measured[champion.number].metrics)
+        aliases = {PREVIOUS: champion, **aliases}
+    # First, so that no champion is without its reason.
+    registered.note(challenger, "promoted", decision.why, figures)
+    registered.move(aliases)
+
+
+def _show(console: Console, name: str, decision: Decision, bench: Bench) -> None:
+    """Print what was measured, and where it was measured on other data before."""
+    console.print(f"[bold]{name}[/]", highlight=False)
+    roles = {"present": decision.champion, "version": decision.challenger}
+    for label, version in roles.items():
+        if version is None or version.number not in bench.measured:
+            continue
+        metrics = bench.measured[version.number].metrics
+        offer = in_words(metrics, bench.subject.baseline, bench.parts.metric.name)
+        other = version.data and version.data != bench.subject.fingerprint
+        note = " (its study measured it on another data set)" if other else ""
+        print_lines(console, {label: f"{version.number}: {offer}{note}"})
+
+
+def _in_words(decision: Decision, dry_run: bool) -> str:
+    if decision.verdict is Verdict.ALREADY:
+        return f"{decision.challenger} is champion already: {decision.why}"
+    done = "would be promoted" if dry_run else "promoted"
+    return f"{decision.challenger} {done}: {decision.why}"
+
+
+def _roll_back(console: Console, config: DictConfig, dry_run: bool) -> None:
+    registered = _versions(config)
+    held: dict[str, Version] = {
+        alias: version for version in registered.all() for alias in version.aliases
+    }
+    if CHAMPION not in held:
+        raise TrackingError(
+            f"{registered.name} has no champion to roll back: only a promotion sets it."
+        )
+    if PREVIOUS not in held:
+        raise TrackingError(
+            f"{registered.name} cannot be rolled back: {held[CHAMPION]} is its first champion, "
+            "there is none before it."
+        )
+    champion, previous = held[CHAMPION], held[PREVIOUS]
+    if not dry_run:
+        why = f"{champion} was rolled back to {previous}"
+        registered.note(champion, "rolled_back", why, {})
+        registered.note(previous, "restored", why, {})
+        registered.forgive(previous)
+        registered.move({CHAMPION: previous, PREVIOUS: champion})
+    done, will = ("would be", "would") if dry_run else ("is", "will")
+    line = f"{previous} {done} champion again, in the place of {champion}"
+    print_lines(console, {"outcome": f"{line}, which {will} be skipped from now on"})

@@ -1,0 +1,1 @@
+"""From words to objects: configs are composed here, and parts built from them."""

@@ -1,0 +1,179 @@
+"""From any exception to one line that says what is wrong and what to do."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pydantic
+from hydra.errors import ConfigCompositionException, HydraException, OverrideParseException
+from omegaconf import OmegaConf
+from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
+from pydantic_core import ErrorDetails
+
+from seqto.config.paths import CONF
+from seqto.errors import SeqtoError, nearest
+
+_SETTINGS = {
+    "Constraint": "constraint",
+    "Gate": "gate",
+    "StudySettings": "study",
+    "Rules": "promote",
+}
+"""Where the values of classes come from that no group makes."""
+
+
+def exit_code(error: BaseException) -> int:
+    """Return the exit code that this error stands for."""
+    codes = [each.exit_code for each in _causes(error) if isinstance(each, SeqtoError)]
+    return codes[0] if codes else 1
+
+
+def complain(error: BaseException) -> str:
+    """Return one line for this error."""
+    chain = list(_causes(error))
+    for each in chain:
+        if isinstance(each, SeqtoError):
+            return _one_line(str(each))
+    for each in chain:
+        if isinstance(each, pydantic.ValidationError):
+            return _invalid(each)
+        if isinstance(each, MissingMandatoryValue):
+            return _missing(each)
+    if isinstance(error, OverrideParseException):
+        if _is_model(error.override):
+            return f"{error.override!r} has no key{_as_model(error.override)}"
+        return (
+            f"cannot read {error.override!r}: {_one_line(str(error)).partition(' See ')[0]}. Put "
+            "quotes around names with special characters: \"key=['/conv/Conv']\"."
+        )
+    if isinstance(error, ConfigCompositionException):
+        return _uncomposable(str(error))
+    if isinstance(error, HydraException | OmegaConfBaseException):
+        return _one_line(str(error))
+    return (
+        f"unexpected {type(error).__name__}: {_one_line(str(error))} "
+        "(SEQTO_DEBUG=1 shows the traceback)"
+    )
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _invalid(error: pydantic.ValidationError) -> str:
+    group = _group_of(error.title)
+    return "; ".join(_refused(group, each) for each in error.errors())
+
+
+def _refused(group: str, problem: ErrorDetails) -> str:
+    """Say in words what is wrong with one value, under the key that a user types."""
+    name = ".".join(map(str, problem["loc"]))
+    key = name if name.partition(".")[0] in _top_keys() else f"{group}.{name}"
+    given = f"{problem['input']!r}"
+    if problem["type"] == "unexpected_keyword_argument":
+        return f"{group} does not take {name}={given}{nearest(key, known_keys())}"
+    # What was read as text and is no number says so by itself.
+    wanted = problem["msg"].partition(", unable to ")[0]
+    wanted = re.sub("^Input should be ", "has to be ", wanted)
+    wanted = wanted if wanted.startswith("has to be ") else f"cannot be used: {wanted}"
+    return f"{key}={given} {wanted}{_share(problem['input'])}"
+
+
+def _share(given: object) -> str:
+    """Return a hint for a percentage, and nothing for other values."""
+    found = re.fullmatch(r"([0-9.]+) ?%", str(given))
+    try:
+        return f" (write {float(found[1]) / 100:g} for {given})" if found else ""
+    except ValueError:
+        return ""
+
+
+def _group_of(title: str) -> str:
+    """Return the config group whose choices are made by the class of this name."""
+    if title in _SETTINGS:
+        return _SETTINGS[title]
+    for group in _groups():
+        for path in (CONF / group).glob("*.yaml"):
+            target = OmegaConf.select(OmegaConf.load(path), "_target_") or ""
+            if target.rpartition(".")[2] == title:
+                return group
+    return title
+
+
+def _top_keys() -> list[str]:
+    return [key for key in known_keys() if "." not in key]
+
+
+def _missing(error: MissingMandatoryValue) -> str:
+    key = getattr(error, "full_key", None) or str(error).rpartition(" ")[2]
+    # A published model says what it was made for.
+    root = OmegaConf.to_container(error.parent_node._get_root()) if error.parent_node else {}
+    model = root.get("model") or {} if isinstance(root, dict) else {}
+    if key == "dataset.path" and model.get("needs"):
+        return f"{key} is not given: {model['name']} needs {model['needs']}, add {key}=<folder>."
+    return f"{key} is not given: add {key}=..."
+
+
+def _uncomposable(message: str) -> str:
+    if found := re.search(r"Could not override '([^']+)'", message):
+        key = found[1].partition("@")[0]
+        if owners := _choices_with(key):
+            return (
+                f"{key} belongs to {' or '.join(owners)}: choose that as well, or where commas "
+                f"choose several at once write ++{key}=..."
+            )
+        return f"there is no config key {key!r}{nearest(key, known_keys())}. See --help or conf/."
+    found = re.search(r"Could not find 'model/([^']+)'", message)
+    if found and _is_model(found[1]):
+        return f"model={found[1]} is no choice{_as_model(found[1])}"
+    if found := re.search(r"Could not find '([^']+)/([^'/]+)'", message):
+        group, choice = found[1], found[2]
+        choices = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+        return f"{group}={choice} is no choice{nearest(choice, choices)}: {', '.join(choices)}."
+    return _one_line(message)
+
+
+def _is_model(word: str) -> bool:
+    """Return whether a word is a model's file rather than part of an override."""
+    return (word.endswith(".onnx") and "=" not in word) or Path(word).is_file()
+
+
+def _as_model(path: str) -> str:
+    return f": for a model of your own write model=local model.path={path}"
+
+
+def known_keys() -> list[str]:
+    """Return the keys of all configs, as they are overridden."""
+    keys = {*_keys(OmegaConf.load(CONF / "config.yaml"), ""), *_groups()}
+    for group in _groups():
+        for path in (CONF / group).glob("*.yaml"):
+            keys |= set(_keys(OmegaConf.load(path), f"{group}."))
+    return sorted(keys)
+
+
+def _choices_with(key: str) -> list[str]:
+    """Return the choices of the key's group that have it."""
+    group = key.partition(".")[0]
+    found = sorted((CONF / group).glob("*.yaml")) if group in _groups() else []
+    return [
+        f"{group}={path.stem}" for path in found if key in _keys(OmegaConf.load(path), f"{group}.")
+    ]
+
+
+def _groups() -> list[str]:
+    return [path.name for path in CONF.iterdir() if path.is_dir() and path.name != "hydra"]
+
+
+def _keys(config: object, prefix: str) -> Iterator[str]:
+    if OmegaConf.is_dict(config):
+        for key in config:  # type: ignore[attr-defined]
+            if key not in ("defaults", "hydra"):
+                yield f"{prefix}{key}"
+                node = config._get_node(key)  # type: ignore[attr-defined]
+                yield from _keys(node, f"{prefix}{key}.")
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

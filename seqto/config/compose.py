@@ -1,0 +1,30 @@
+"""The config that words describe, and the plugin that Hydra needs for it."""
+
+import sys
+from collections.abc import Sequence
+
+from hydra import compose, initialize_config_dir
+from hydra.core.plugins import Plugins
+from omegaconf import DictConfig
+
+from seqto.config.paths import CONF, PLUGINS
+from seqto.config.shapes import check_shapes
+
+
+def composed(overrides: Sequence[str]) -> DictConfig:
+    """Return the config that these overrides describe."""
+    register_sweeper()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("config", list(overrides))
+    check_shapes(config)
+    return config
+
+
+def register_sweeper() -> None:
+    """Make the sweeper known to Hydra, which finds it by itself only in a wheel."""
+    try:
+        from hydra_plugins.seqto_sweeper.sweeper import SeqtoSweeper
+    except ModuleNotFoundError:
+        sys.path.append(str(PLUGINS))
+        from hydra_plugins.seqto_sweeper.sweeper import SeqtoSweeper
+    Plugins.instance().register(SeqtoSweeper)

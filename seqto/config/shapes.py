@@ -1,0 +1,28 @@
+"""Which keys of the config are lists and which have keys of their own."""
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+
+from seqto.config.paths import CONF
+from seqto.errors import ConfigError
+
+
+def check_shapes(config: DictConfig) -> None:
+    """Raise where a list or a group of keys was overridden by something else."""
+    defaults = OmegaConf.load(CONF / "config.yaml")
+    assert isinstance(defaults, DictConfig)
+    for name in defaults:
+        if name not in ("defaults", "hydra"):
+            _check(str(name), config.get(name), defaults._get_node(name))
+
+
+def _check(name: str, given: object, default: object) -> None:
+    if isinstance(default, ListConfig) and not _is_names(given):
+        names = ",".join(map(str, default))
+        raise ConfigError(f"{name}={given} has to be a list of names, such as '{name}=[{names}]'.")
+    if isinstance(default, DictConfig) and not isinstance(given, DictConfig):
+        keys = ", ".join(f"{name}.{key}=..." for key in map(str, default))
+        raise ConfigError(f"{name}={given} is no value: {name} has keys, set one of {keys}")
+
+
+def _is_names(given: object) -> bool:
+    return isinstance(given, ListConfig) and all(isinstance(each, str) for each in given)

@@ -1,0 +1,94 @@
+"""Candidates built and measured in a row, which run what they have in common once."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqto.errors import reason
+from seqto.graph.segments import same_computation
+from seqto.measuring.evaluate import measure, undone
+from seqto.measuring.parts import Parts
+from seqto.measuring.prefixes import MEMORY_LIMIT, SharedRuns
+from seqto.measuring.subject import Subject
+from seqto.protocols import Device, SharesPrefixes
+from seqto.types import Candidate, Measurement, Model
+
+SHARED_BYTES = MEMORY_LIMIT
+"""Activations that are kept for the next candidates; 0: nothing is shared."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What a candidate scored, or why it failed.
+
+    `undone` are the layers that it leaves in float, but that the device runs in integers anyway.
+    """
+
+    measurement: Measurement | None = None
+    failure: str = ""
+    undone: tuple[str, ...] = ()
+
+
+def attempts(
+    parts: Parts,
+    subject: Subject,
+    candidates: Sequence[Candidate],
+    known: Mapping[str, Measurement] | None = None,
+) -> Iterator[Attempt]:
+    """Yield how each candidate fares, in their order.
+
+    `known` are earlier measurements by the digest of the model: the same model is not measured
+    twice.
+    """
+    measured = dict(known or {})
+    built = [_built(parts, subject, candidate) for candidate in candidates]
+    models = [each for each in built if isinstance(each, Model)]
+    runs = (
+        SharedRuns(models, subject.samples, subject.batch, parts.device, SHARED_BYTES)
+        if SHARED_BYTES and len(models) > 1 and _shares(parts.device, subject)
+        else None
+    )
+    for candidate, model in zip(candidates, built, strict=True):
+        if isinstance(model, Attempt):
+            yield model
+            continue
+        try:
+            if model.digest not in measured:
+                outputs = _of_the_float_model(model, subject)
+                if outputs is None and runs is not None:
+                    outputs = runs.outputs(models.index(model))
+                measurement = measure(model, subject, parts.device, parts.metric, outputs)
+                measured[model.digest] = measurement
+            layers = undone(candidate, model, parts.device)
+        except Exception as error:
+            yield _failed(error)
+        else:
+            yield Attempt(measured[model.digest], undone=tuple(layers))
+
+
+def shares_prefixes(device: Device) -> bool:
+    """Tell whether the device runs parts of models as it runs the whole."""
+    return isinstance(device, SharesPrefixes) and device.shares_prefixes
+
+
+def _of_the_float_model(model: Model, subject: Subject) -> np.ndarray | None:
+    """Return the float model's outputs if it is this very one, with every layer left alone."""
+    return subject.reference if same_computation(model, subject.model) else None
+
+
+def _shares(device: Device, subject: Subject) -> bool:
+    """Return whether it pays to run parts of models: not where models are too large to copy."""
+    return shares_prefixes(device) and not subject.model.is_large
+
+
+def _built(parts: Parts, subject: Subject, candidate: Candidate) -> Model | Attempt:
+    """Return the candidate's model, or why there can be none."""
+    try:
+        return parts.quantizer.quantize(subject.model, subject.ranges, candidate)
+    except Exception as error:
+        return _failed(error)
+
+
+def _failed(error: Exception) -> Attempt:
+    return Attempt(failure=reason(error))

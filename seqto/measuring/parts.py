@@ -1,0 +1,70 @@
+"""What a study is made of."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from seqto.errors import ConfigError, nearest
+from seqto.identity import identity, settings
+from seqto.protocols import Dataset, Device, Metric, ModelSource, Quantizer, Search, Sensitivity
+from seqto.types import FLOAT32, INT8
+
+GROUPS = {
+    "model": "source",
+    "dataset": "dataset",
+    "quantization": "quantizer",
+    "sensitivity": "sensitivity",
+    "search": "search",
+    "metric": "metric",
+    "device": "device",
+}
+"""The config groups that parts come from, and what these are called here."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a study is made of."""
+
+    source: ModelSource
+    dataset: Dataset
+    quantizer: Quantizer
+    sensitivity: Sensitivity
+    search: Search
+    device: Device
+    metric: Metric
+    precisions: tuple[str, ...] = (INT8, FLOAT32)
+
+    def __post_init__(self) -> None:
+        """Refuse precisions that the quantizer does not know, or that leave no choice."""
+        known = self.quantizer.precisions
+        for name in self.precisions:
+            if name not in known:
+                raise ConfigError(
+                    f"precisions has {name!r}{nearest(name, known)}, which quantization="
+                    f"{self.quantizer.name} does not offer. Choose from {', '.join(known)}."
+                )
+        if FLOAT32 not in self.precisions or len(set(self.precisions)) < 2:
+            raise ConfigError("precisions needs float32 and at least one other to choose from.")
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What makes a study of these parts another one than a study of others."""
+        parts = {group: identity(getattr(self, name)) for group, name in GROUPS.items()}
+        return {**parts, "precisions": list(self.precisions)}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All fields of the parts, by config group, for the record."""
+        parts = {group: settings(getattr(self, name)) for group, name in GROUPS.items()}
+        return {**parts, "precisions": list(self.precisions)}
+
+    @property
+    def registered_name(self) -> str:
+        """The name under which the models of such a study are registered."""
+        return registered_name(self.source, self.device, self.quantizer)
+
+
+def registered_name(source: ModelSource, device: Device, quantizer: Quantizer) -> str:
+    """Return the name under which the models of such studies are registered."""
+    name = f"seqto-{source.name}-{device.name}-{quantizer.name}"
+    # MLflow's registry refuses both, and only when all candidates are measured.
+    return name.replace("/", "-").replace(":", "-")

@@ -1,0 +1,198 @@
+"""Candidates measured side by side by processes of this machine, and recorded by this one."""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+
+from seqto.measuring.batch import Attempt, attempts
+from seqto.measuring.parts import Parts
+from seqto.measuring.record import Assignment, Recorder
+from seqto.measuring.subject import Subject, prepare_subject
+from seqto.protocols import Device, SeveralWorkers, TrialLog
+from seqto.types import Candidate, Measurement
+from seqto.workspace import Workspace
+
+GROUP = 4
+"""Candidates that a process measures in a row, so that it runs what they have in common once."""
+
+_CRASHED = "its process ended; device.isolated=true finds the layers responsible"
+
+_FORKS = "fork" in multiprocessing.get_all_start_methods()
+"""A forked process has all that was prepared here at no cost. It makes the sessions that it uses
+itself, so no thread of ONNX Runtime is lost."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A group of assignments in a process, and the trials that are open for them."""
+
+    group: Sequence[Assignment]
+    trials: Sequence[str]
+    future: "Future[list[Attempt]]"
+
+
+class Pool:
+    """Measures and records candidates, in so many processes, or in this one if it is one."""
+
+    def __init__(self, parts: Parts, subject: Subject, log: TrialLog, count: int = 1) -> None:
+        self._parts, self._subject, self._log = parts, subject, log
+        self._count = count
+        self._processes: ProcessPoolExecutor | None = None
+        self._known: dict[str, Measurement] = {}
+
+    @property
+    def batch(self) -> int:
+        """How many candidates to give it at a time."""
+        return GROUP * self._count
+
+    def launch(self, study: str | None, assignments: Sequence[Assignment]) -> Iterator[str]:
+        """Yield the ids of these assignments' trials, in their order, as they end."""
+        recorder = Recorder(self._log, study, self._parts.device.name)
+        groups = _groups(assignments, self._count)
+        run = self._side_by_side if self._count > 1 else self._in_this_process
+        try:
+            with recorder.open_trials():
+                yield from run(groups, recorder)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the processes, whatever they do."""
+        pool, self._processes = self._processes, None
+        if pool is not None:
+            processes = list((pool._processes or {}).values())
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in processes:
+                process.kill()
+            # Else they stay as zombies, and nobody counts what they took.
+            for process in processes:
+                process.join()
+
+    def __enter__(self) -> "Pool":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _in_this_process(
+        self, groups: Sequence[Sequence[Assignment]], recorder: Recorder
+    ) -> Iterator[str]:
+        for group in groups:
+            candidates = [each.candidate for each in group]
+            made = attempts(self._parts, self._subject, candidates, self._known)
+            for each in group:
+                trial = recorder.start(each)
+                yield self._recorded(recorder, trial, each, next(made))
+
+    def _side_by_side(
+        self, groups: Sequence[Sequence[Assignment]], recorder: Recorder
+    ) -> Iterator[str]:
+        waiting, running = deque(groups), deque[Running]()
+        while waiting or running:
+            while waiting and len(running) < self._count:
+                group = waiting.popleft()
+                trials = [recorder.start(each) for each in group]
+                running.append(Running(group, trials, self._submit(group)))
+            first = running.popleft()
+            made = self._result(first)
+            for trial, assignment, attempt in zip(first.trials, first.group, made, strict=True):
+                yield self._recorded(recorder, trial, assignment, attempt)
+
+    def _recorded(
+        self, recorder: Recorder, trial: str, assignment: Assignment, made: Attempt
+    ) -> str:
+        recorder.end(trial, assignment, made)
+        if made.measurement is not None:
+            self._known[made.measurement.model_sha256] = made.measurement
+        return trial
+
+    def _submit(self, group: Sequence[Assignment]) -> "Future[list[Attempt]]":
+        candidates = [each.candidate for each in group]
+        try:
+            return self._started().submit(_measure, candidates, self._known)
+        except BrokenProcessPool:
+            # It broke under another group, which is told so.
+            self.close()
+            return self._started().submit(_measure, candidates, self._known)
+
+    def _result(self, running: Running) -> list[Attempt]:
+        """Return what the group scored; where a process crashed, each is tried on its own."""
+        try:
+            return running.future.result()
+        except BrokenProcessPool:
+            self.close()
+            return [self._alone(each) for each in running.group]
+
+    def _alone(self, assignment: Assignment) -> Attempt:
+        with Pool(self._parts, self._subject, self._log) as pool:
+            try:
+                return pool._submit([assignment]).result()[0]
+            except BrokenProcessPool:
+                # To look for the layers responsible, this process would run into it as well.
+                return Attempt(failure=f"Crash: {_CRASHED}")
+
+    def _started(self) -> ProcessPoolExecutor:
+        if self._processes is None:
+            context = multiprocessing.get_context("fork" if _FORKS else "spawn")
+            _Job.parts, _Job.subject = self._parts, self._subject
+            given = None if _FORKS else (self._parts, Workspace.default())
+            self._processes = ProcessPoolExecutor(
+                self._count, context, initializer=_begin, initargs=(os.getpid(), given)
+            )
+        return self._processes
+
+
+class _Job:
+    """What a worker's process measures candidates of; a forked one inherits it."""
+
+    parts: Parts
+    subject: Subject
+
+
+def workers_of(device: Device) -> int:
+    """Return how many processes measure candidates on this device."""
+    if not isinstance(device, SeveralWorkers):
+        return 1
+    return device.workers or usable_cores()
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    with contextlib.suppress(AttributeError):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _begin(parent: int, given: tuple[Parts, Workspace] | None) -> None:
+    """Make a worker's process end with its parent, and not by what is meant for the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    if given is not None:
+        parts, workspace = given
+        _Job.parts, _Job.subject = parts, prepare_subject(parts, workspace)
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
+
+
+def _measure(candidates: Sequence[Candidate], known: Mapping[str, Measurement]) -> list[Attempt]:
+    return list(attempts(_Job.parts, _Job.subject, candidates, known))
+
+
+def _groups(assignments: Sequence[Assignment], count: int) -> list[Sequence[Assignment]]:
+    """Return the assignments in groups, at least one for each process if there are enough."""
+    size = min(GROUP, max(1, -(-len(assignments) // count)))
+    return [assignments[at : at + size] for at in range(0, len(assignments), size)]

@@ -1,0 +1,200 @@
+"""Models that begin alike, run on the same samples: what they have in common is run once."""
+
+import contextlib
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seqto.errors import DeviceError
+from seqto.graph.segments import Cut, clean_cuts, common_nodes, in_order, part
+from seqto.graph.steps import Step
+from seqto.measuring.outputs import outputs_of
+from seqto.protocols import Device
+from seqto.types import Arrays, Model, Samples
+
+MEMORY_LIMIT = 128 * 2**20
+"""Bytes of activations that are kept at a time; twice as many save EfficientNet-Lite0 nothing."""
+
+_WORTH = 0.05
+"""The share of a model's layers that is worth keeping activations for.
+
+A session more costs next to nothing: on EfficientNet-Lite0 those of the parts load together as fast
+as that of the whole.
+"""
+
+_LAYERS = ("Conv", "ConvTranspose", "ConvInteger", "Gemm", "MatMul", "MatMulInteger")
+
+
+class SharedRuns:
+    """The outputs of many models, which go on where they part from the one before.
+
+    A model is run in parts where a later one parts from it, and what there is at that place is
+    kept for all samples, `limit` bytes at the most. The next models go on from the last such place
+    that they have in common. To ask for the models in their order costs least; any order is right.
+    """
+
+    def __init__(
+        self,
+        models: Sequence[Model],
+        samples: Samples,
+        batch: int,
+        device: Device,
+        limit: int = MEMORY_LIMIT,
+    ) -> None:
+        self._models = models
+        self._samples = samples
+        self._batch = batch
+        self._device = device
+        self._limit = limit
+        self._routes: list[_Route] = []
+        before: Model | None = None
+        for model in map(in_order, models):
+            # What else is an output may keep nodes from being fused.
+            alone = len(model.proto.graph.output) == 1
+            common = common_nodes(before, model) if before is not None and alone else 0
+            self._routes.append(_Route.of(model, common))
+            before = model
+        self._kept: list[_Kept] = []
+        self._last = 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the activations take that are kept now."""
+        return sum(each.size for each in self._kept)
+
+    def outputs(self, index: int) -> np.ndarray:
+        """Return the first output of this model for all samples, to the bit as `run_all` would.
+
+        Raises what loading or running the model does; the others can still be asked for.
+        """
+        self._go_to(index)
+        start = self._start(index)
+        cuts = self._plan(index, start)
+        if start is None and not cuts:
+            return self._whole(index)
+        try:
+            outputs = self._in_parts(index, start, cuts)
+        except DeviceError:
+            # As a whole it may run, or fails with an error of its own.
+            return self._whole(index)
+        return outputs if np.isfinite(outputs).all() else self._whole(index)
+
+    def _go_to(self, index: int) -> None:
+        """Forget what the model at `index` does not have in common with the one before."""
+        between = self._routes[self._last + 1 : index + 1]
+        common = min((each.common for each in between), default=0)
+        self._kept = [each for each in self._kept if each.cut.position <= common]
+        self._last = index
+
+    def _start(self, index: int) -> "_Kept | None":
+        """Return the last place that was kept where this model can go on."""
+        cuts = self._routes[index].layers
+        return next((each for each in reversed(self._kept) if each.cut in cuts), None)
+
+    def _plan(self, index: int, start: "_Kept | None") -> list[Cut]:
+        """Return where this model is to be cut behind its start for the sake of later ones."""
+        route = self._routes[index]
+        first = start.cut if start else route.first
+        room = self._limit - self.kept_bytes
+        last = route.layers[route.end] + 1
+        chosen: list[Cut] = []
+        reach = route.end.position + 1
+        # The next models part from this one at ever earlier places.
+        for later in self._routes[index + 1 :]:
+            if later.common >= reach:
+                continue
+            reach = later.common
+            fitting = [
+                cut
+                for cut, layers in route.layers.items()
+                if first.position < cut.position <= reach
+                and cut in later.layers
+                and cut.sample_bytes * len(self._samples) <= room
+                and route.layers[first] + route.worth <= layers < last
+            ]
+            if fitting:
+                chosen.append(fitting[-1])
+                room -= fitting[-1].sample_bytes * len(self._samples)
+                last = route.layers[fitting[-1]]
+        return chosen[::-1]
+
+    def _whole(self, index: int) -> np.ndarray:
+        return outputs_of(self._models[index], self._samples, self._batch, self._device)
+
+    def _in_parts(self, index: int, start: "_Kept | None", cuts: Sequence[Cut]) -> np.ndarray:
+        """Return the model's outputs from this start on, and keep what there is at the cuts."""
+        route, model = self._routes[index], in_order(self._models[index])
+        places = dict.fromkeys([start.cut if start else route.first, *cuts, route.end])
+        new = {cut: _Kept(cut) for cut in cuts}
+        outputs = []
+        with contextlib.ExitStack() as stack:
+            steps = []
+            for here, there in itertools.pairwise(places):
+                steps.append(Step(part(model, here, there), there, self._device))
+                stack.callback(steps[-1].close)
+            begun = start.batches if start else self._samples.batches(self._batch)
+            for tensors in begun:
+                for step in steps:
+                    tensors = step.run(tensors)
+                    if step.end in new:
+                        new[step.end].add(tensors)
+                        self._let_go(new)
+                outputs.append(tensors[route.end.tensors[0]])
+        self._kept += new.values()
+        found = np.concatenate(outputs)
+        # A fixed batch is filled up with samples that do not count.
+        return found[: len(self._samples)] if self._samples.fixed_batch else found
+
+    def _let_go(self, new: dict[Cut, "_Kept"]) -> None:
+        """Drop the first of what is being kept if all is more than was expected."""
+        while self.kept_bytes + sum(each.size for each in new.values()) > self._limit:
+            del new[next(iter(new))]
+
+
+@dataclass(frozen=True, eq=False)
+class _Route:
+    """Where a model may be cut, in order, with the layers before each; its graph is not kept.
+
+    `common` are the first nodes that are as in the model before.
+    """
+
+    layers: Mapping[Cut, int]
+    common: int
+
+    @classmethod
+    def of(cls, model: Model, common: int) -> "_Route":
+        """Return the route of a model of `in_order`."""
+        nodes = model.proto.graph.node
+        before = [0, *itertools.accumulate(node.op_type in _LAYERS for node in nodes)]
+        return cls({cut: before[cut.position] for cut in clean_cuts(model)}, common)
+
+    @property
+    def first(self) -> Cut:
+        """The place before all nodes."""
+        return next(iter(self.layers))
+
+    @property
+    def end(self) -> Cut:
+        """The place behind all nodes."""
+        return list(self.layers)[-1]
+
+    @property
+    def worth(self) -> float:
+        """How many layers are worth keeping activations for."""
+        return max(self.layers[self.end] * _WORTH, 1)
+
+
+class _Kept:
+    """What there is at a cut, batch by batch."""
+
+    def __init__(self, cut: Cut) -> None:
+        self.cut = cut
+        self.batches: list[Arrays] = []
+        self.size = 0
+
+    def add(self, tensors: Arrays) -> None:
+        """Keep those of one more batch."""
+        self.batches.append(tensors)
+        self.size += sum(each.nbytes for each in tensors.values())

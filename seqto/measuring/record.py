@@ -1,0 +1,69 @@
+"""Trials as they are opened, ended and recorded."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from seqto.measuring.batch import Attempt
+from seqto.protocols import TrialLog
+from seqto.types import Candidate, TrialState, trial_name
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """A candidate to be measured, and its number in the study."""
+
+    index: int
+    candidate: Candidate
+
+
+@dataclass
+class Recorder:
+    """Records the trials of one study, or with None those of candidates on their own."""
+
+    log: TrialLog
+    study: str | None
+    device: str
+    """The name of what they are measured on."""
+    _open: list[str] = field(default_factory=list)
+
+    def start(self, assignment: Assignment) -> str:
+        """Return the id of a new trial, by a name that tells it apart."""
+        name = trial_name(assignment.index, assignment.candidate)
+        trial = self.log.start_trial(self.study, assignment.index, assignment.candidate, name)
+        self._open.append(trial)
+        return trial
+
+    def end(self, trial: str, assignment: Assignment, made: Attempt) -> None:
+        """Record how a candidate fared; a model measured before has the figures of then."""
+        measurement = made.measurement
+        if measurement is None:
+            self.log.end_trial(trial, TrialState.FAILED, made.failure)
+        else:
+            self._notice(assignment, made)
+            twin = self.log.twin(self.study, measurement.model_sha256) if self.study else None
+            if twin is not None:
+                measurement = replace(measurement, metrics=twin.metrics)
+            self.log.finish_trial(trial, measurement, twin.index if twin else None)
+        self._open.remove(trial)
+
+    @contextmanager
+    def open_trials(self) -> Iterator[None]:
+        """Record trials as KILLED that the block left open because it was interrupted."""
+        try:
+            yield
+        except BaseException:
+            while self._open:
+                self.log.end_trial(self._open.pop(), TrialState.KILLED, "interrupted")
+            raise
+
+    def _notice(self, assignment: Assignment, made: Attempt) -> None:
+        """Warn of float layers that the device runs in int8 anyway."""
+        if made.undone:
+            _log.warning(
+                "%s runs %d layer(s) in integers that candidate %d leaves in float: %s.",
+                *(self.device, len(made.undone), assignment.index, ", ".join(made.undone)),
+            )

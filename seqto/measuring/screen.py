@@ -1,0 +1,96 @@
+"""Candidates measured on a few samples, before any is evaluated in full.
+
+A search may try hundreds of candidates. Each is first measured on a few calibration samples,
+never on those of the evaluation, and only what can still be on the front is evaluated.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from seqto.errors import reason
+from seqto.measuring.outputs import outputs_of
+from seqto.measuring.parts import Parts
+from seqto.measuring.subject import Subject
+from seqto.metrics.divergence import OutputHarm, harm_to
+from seqto.protocols import Device, StandIn
+from seqto.search.walk import Walk
+from seqto.types import Candidate, Model, Table, Trial, TrialState
+from seqto.workspace import written_whole
+
+
+class Screen:
+    """Measures candidates on a few samples, each once, and keeps the results in a folder."""
+
+    def __init__(self, parts: Parts, subject: Subject, samples: int, folder: Path) -> None:
+        self._parts = parts
+        self._subject = subject
+        self._samples = subject.calibration.first(samples)
+        self._folder = folder
+        self._device = _screening(parts.device)
+        self._reference = self._outputs(subject.model)
+        self._harm: OutputHarm = harm_to(list(self._reference))
+        self.trials: dict[Candidate, Trial] = {}
+
+    def measure_all(self, walk: Walk) -> None:
+        """Measure all that a search asks for, and tell it the results."""
+        while candidates := walk.ask(1):
+            walk.tell(self.measure(candidates[0]))
+
+    def measure(self, candidate: Candidate) -> Trial:
+        """Return the candidate's divergence from the float model, disagreement and size.
+
+        A candidate that cannot be measured is a FAILED trial, as it would be in a study.
+        """
+        if candidate not in self.trials:
+            trial = Trial("", len(self.trials), candidate, TrialState.COMPLETE)
+            try:
+                self.trials[candidate] = replace(trial, metrics=self._kept(candidate))
+            except Exception as error:
+                failed = replace(trial, state=TrialState.FAILED, failure=reason(error))
+                self.trials[candidate] = failed
+        return self.trials[candidate]
+
+    def table(self, evaluated: Sequence[Candidate]) -> Table:
+        """Return what was screened as plain rows, by size, and what of it is evaluated in full."""
+        rows: list[dict[str, str | float | bool | None]] = [
+            {
+                "key": trial.candidate.key,
+                "scheme": trial.candidate.scheme,
+                "evaluated": trial.candidate in evaluated,
+                **trial.metrics,
+                "failure": trial.failure or None,
+            }
+            for trial in self.trials.values()
+        ]
+        return sorted(rows, key=lambda row: float(row.get("size_bytes") or 0))
+
+    def _kept(self, candidate: Candidate) -> dict[str, float]:
+        """Return the candidate's metrics from the folder, measured first if they are not there."""
+        path = self._folder / f"{candidate.key}.json"
+        if not path.exists():
+            metrics = self._measured(candidate)
+            with written_whole(path) as temporary:
+                temporary.write_text(json.dumps(metrics))
+        kept: dict[str, float] = json.loads(path.read_text())
+        return kept
+
+    def _measured(self, candidate: Candidate) -> dict[str, float]:
+        model = self._parts.quantizer.quantize(self._subject.model, self._subject.ranges, candidate)
+        outputs = self._outputs(model)
+        return {
+            "divergence": float(self._harm.per_sample(list(outputs)).mean()),
+            "disagreement": self._parts.metric.loss(self._reference, outputs),
+            "size_bytes": float(model.size),
+        }
+
+    def _outputs(self, model: Model) -> np.ndarray:
+        return outputs_of(model, self._samples, self._subject.batch, self._device)
+
+
+def _screening(device: Device) -> Device:
+    """Return the device itself, or the one that stands in for it where loading takes long."""
+    return device.stand_in if isinstance(device, StandIn) else device

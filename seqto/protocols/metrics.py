@@ -1,0 +1,19 @@
+"""What accuracy loss means."""
+
+from typing import Protocol
+
+import numpy as np
+
+
+class Metric(Protocol):
+    """How far a candidate's outputs are from the float model's.
+
+    The same outputs lose exactly 0.0, worse ones lose more. Axes of length 1 at the end, which
+    pooling leaves behind, count for nothing. A metric runs no model, and changes neither array.
+    """
+
+    name: str
+
+    def loss(self, reference: np.ndarray, outputs: np.ndarray) -> float:
+        """Return the accuracy loss, a fraction in [0, 1], as a plain float."""
+        ...

@@ -1,0 +1,67 @@
+"""A search from the first candidate to the last, over complete candidates."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from seqto.protocols import Search
+from seqto.types import FLOAT32, Candidate, LayerScore, Trial
+
+
+class Walk:
+    """Runs a search once for each base, and completes what it asks for.
+
+    A search knows only the layers that it may choose for. Its candidates get the base as their
+    scheme, and float32 for the layers that are left out. `rankings` has the ranking from each base;
+    where the quantizer has one way only, its name is empty.
+    """
+
+    def __init__(
+        self,
+        search: Search,
+        rankings: Mapping[str, Sequence[LayerScore]],
+        left_out: Collection[str] = (),
+    ) -> None:
+        self._search = search
+        self._left_out = left_out
+        self._rankings = {
+            base: [each for each in ranking if each.layer.name not in left_out]
+            for base, ranking in rankings.items()
+        }
+        self._asked: dict[Candidate, Candidate] = {}
+        self._bases: Iterator[str] = iter(self._rankings)
+        self._waiting = len(self._rankings)
+        self._base = ""
+        self._next()
+
+    def ask(self, count: int) -> list[Candidate]:
+        """Return up to `count` complete candidates; none when all bases are done."""
+        while not (candidates := self._search.ask(count)):
+            if not self._next():
+                return []
+        whole = [complete(each, self._left_out, self._base) for each in candidates]
+        self._asked |= dict(zip(whole, candidates, strict=True))
+        return whole
+
+    def tell(self, trial: Trial) -> None:
+        """Tell the search about the candidate that it asked for."""
+        self._search.tell(replace(trial, candidate=self._asked.pop(trial.candidate)))
+
+    def remaining(self) -> int:
+        """Return how many candidates are left, as if the search took as many from each base."""
+        return self._search.remaining() + self._waiting * self._from_a_base
+
+    def _next(self) -> bool:
+        base = next(self._bases, None)
+        if base is None:
+            return False
+        self._base = base
+        self._waiting -= 1
+        self._search.start(self._rankings[base])
+        self._from_a_base = self._search.remaining()
+        return True
+
+
+def complete(candidate: Candidate, left_out: Collection[str], scheme: str = "") -> Candidate:
+    """Return the candidate with this scheme, and with these layers in float32."""
+    precisions = {**dict(candidate.precisions), **dict.fromkeys(left_out, FLOAT32)}
+    return Candidate.of(precisions, scheme)

@@ -1,0 +1,1 @@
+"""A study: planned, explored, concluded."""

@@ -1,0 +1,59 @@
+"""The final step of a study, from what the tracker holds."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from seqto.errors import StudyError
+from seqto.pareto.front import find_front
+from seqto.pareto.limits import with_answer
+from seqto.study.plan import Study
+from seqto.types import REGISTERED, Front, Model, StudyRecord, Trial
+
+Publish = Callable[[StudyRecord, Front], Sequence[Path]]
+"""Writes the files that go with a front, and returns their paths."""
+
+
+def conclude(study: Study, run: str, publish: Publish) -> tuple[StudyRecord, Front]:
+    """Find the front of what was measured, store its models, and register the recommended ones."""
+    tracker, settings = study.tracker, study.settings
+    record = tracker.read_study(run)
+    if study.registers(record):
+        # For the report, which is made before: it says how to load them.
+        tracker.tag_study(run, {REGISTERED: study.name})
+        record = replace(record, tags={**record.tags, REGISTERED: study.name})
+    front = find_front(record.trials, settings.objectives, record.baseline, settings.top_k)
+    front = with_answer(front, settings.constraint)
+    tracker.log_front(run, front, publish(record, front))
+    for trial in front.members:
+        _log_model(study, trial)
+    if study.registers(record):
+        tracker.register(run, study.name, front.recommended)
+    _log_gate(study, run, front)
+    return record, front
+
+
+def rebuilt(study: Study, trial: Trial) -> Model:
+    """Return the model of a trial, as it was measured."""
+    subject = study.subject
+    model = study.parts.quantizer.quantize(subject.model, subject.ranges, trial.candidate)
+    if model.digest != trial.model_sha256:
+        raise StudyError(
+            f"candidate {trial.index} cannot be rebuilt as it was measured: seqto, onnx "
+            "or onnxruntime changed since. Start afresh with study.resume=false."
+        )
+    return model
+
+
+def _log_model(study: Study, trial: Trial) -> None:
+    model = rebuilt(study, trial)
+    facts = {**study.parts.device.describe(), **model.session}
+    study.tracker.log_model(trial, model, study.subject.example, facts)
+
+
+def _log_gate(study: Study, run: str, front: Front) -> None:
+    """Record whether the front meets the gate, and which gate that was, if there is one."""
+    gate = study.settings.gate
+    if gate.limits():
+        passed = "passed" if gate.best(front.members) else "failed"
+        study.tracker.tag_study(run, {"seqto.gate": passed, "seqto.gate_limits": str(gate)})

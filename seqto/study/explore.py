@@ -1,0 +1,242 @@
+"""The exploration of a study: ask, measure, tell, until the search is over."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from seqto.errors import StudyError
+from seqto.measuring.evaluate import float_latency
+from seqto.measuring.record import Assignment
+from seqto.measuring.screen import Screen
+from seqto.measuring.subject import rank_layers
+from seqto.protocols import SeveralSchemes, TrialLog
+from seqto.search.planned import Planned
+from seqto.search.walk import Walk, complete
+from seqto.sensitivity.stability import stability
+from seqto.study.device_limits import DeviceLimits
+from seqto.study.plan import Study
+from seqto.study.schemes import as_table, compare_schemes
+from seqto.study.settings import StudySettings
+from seqto.study.shortlist import shortlist, spread
+from seqto.types import (
+    FLOAT32,
+    INT8,
+    SCHEMES,
+    SCREENING,
+    Candidate,
+    LayerScore,
+    StudyRecord,
+    Trial,
+    TrialState,
+)
+
+LOW_STABILITY = 0.7
+"""Below this rank correlation of the samples' halves a ranking is no better than a guess."""
+
+RANGES = "ranges.json"
+"""The study's document of calibrated ranges: its jobs on other machines need not calibrate."""
+
+Launch = Callable[[str, Sequence[Assignment]], Iterable[str]]
+"""Has a study's assignments measured somewhere, and gives the ids of their trials."""
+
+Watch = Callable[[Trial, int, int], None]
+"""Called after each trial, with how many are done and how many there are at the most."""
+
+Rankings = Mapping[str, Sequence[LayerScore]]
+"""The layers' scores from each base; the base of a quantizer with one way has no name."""
+
+_log = logging.getLogger(__name__)
+
+
+def explore(study: Study, run: str, launch: Launch, watch: Watch) -> int:
+    """Measure what the search asks for; return how many candidates were measured now.
+
+    When it turns out that the device cannot run a layer quantized, the search begins anew without
+    that layer.
+    """
+    if study.tracker.read_document(run, RANGES) is None:
+        study.tracker.log_document(run, RANGES, study.subject.ranges)
+    bases = _bases(study, run)
+    record = _analysed(study, run, bases)
+    further = {base: _ranking(study, base) for base in bases[1:]}
+    rankings = {bases[0]: record.scores, **further}
+    limits = DeviceLimits(study.parts, study.subject, study.tracker, run, record.scores)
+    trials = _Trials(run, study.tracker, launch, record.trials)
+    while _search_once(study, run, rankings, limits, trials, watch):
+        pass
+    return trials.measured
+
+
+def _search_once(
+    study: Study,
+    run: str,
+    rankings: Rankings,
+    limits: DeviceLimits,
+    trials: "_Trials",
+    watch: Watch,
+) -> bool:
+    """Run the search on the layers that are left; tell whether there are now fewer."""
+    index = limits.next_index
+    screen = _screen(study) if limits.any_left else None
+    if screen is not None:
+        # A device that cannot run it would fail all that is screened, one by one.
+        first = Assignment(index, _uniform(study, INT8, limits, next(iter(rankings))))
+        (trial,) = trials.of([first])
+        if limits.learn(trial, index + 1):
+            return True
+    search = _search(study, run, rankings, limits, screen)
+    failed = 0
+    while candidates := search.ask(study.settings.batch):
+        batch = [Assignment(index + place, each) for place, each in enumerate(candidates)]
+        index += len(batch)
+        learned = False
+        for each, trial in zip(batch, trials.of(batch), strict=True):
+            explained = limits.learn(trial, index)
+            learned |= explained
+            failed += trial.state is TrialState.FAILED and not explained
+            search.tell(trial)
+            total = index + search.remaining()
+            watch(trial, each.index + 1, total)
+            _check_failures(failed, total, study.settings, trial)
+        if learned:
+            return True
+    return False
+
+
+def _screen(study: Study) -> Screen | None:
+    """Return what the search's candidates are measured on first, if it wants that."""
+    if not study.parts.search.screens:
+        return None
+    folder = study.workspace.screens(study.key)
+    return Screen(study.parts, study.subject, study.parts.search.screens, folder)
+
+
+def _search(
+    study: Study, run: str, rankings: Rankings, limits: DeviceLimits, screen: Screen | None
+) -> "Walk | _Shortlist":
+    """Return what is asked for complete candidates: the search, or the best of what it screened."""
+    if not limits.any_left:
+        _log.warning(
+            "%s can run no layer of %s quantized: the float model is all there is to measure. "
+            "Choose another quantization= or device=.",
+            *(study.parts.device.name, study.parts.source.name),
+        )
+        return _Shortlist([_uniform(study, FLOAT32, limits, next(iter(rankings)))])
+    walk = Walk(study.parts.search, rankings, limits.layers)
+    if screen is None:
+        return walk
+    screen.measure_all(walk)
+    listed = shortlist(
+        list(screen.trials.values()),
+        [_uniform(study, INT8, limits, base) for base in rankings],
+        _uniform(study, FLOAT32, limits, next(iter(rankings))),
+        study.parts.search.evaluations,
+        lambda screened, count: _chosen(study, screened, count),
+    )
+    study.tracker.log_table(run, SCREENING, screen.table(listed))
+    return _Shortlist(listed)
+
+
+class _Shortlist(Planned):
+    """Candidates that are chosen already."""
+
+    def __init__(self, candidates: Iterable[Candidate]) -> None:
+        self.plan(candidates)
+
+
+def _uniform(study: Study, precision: str, limits: DeviceLimits, base: str) -> Candidate:
+    """Return the candidate with every layer in this precision that the device can run so."""
+    every = Candidate.of(dict.fromkeys(study.subject.layer_names, precision))
+    return complete(every, limits.layers, base)
+
+
+def _chosen(study: Study, screened: Sequence[Trial], count: int) -> list[Trial]:
+    """Choose what is evaluated in full: along the front, or where the constraint is."""
+    constraint = study.settings.constraint
+    if constraint.limits():
+        return constraint.shorten(screened, count, study.subject.baseline["size_bytes"])
+    return spread(screened, count)
+
+
+def _bases(study: Study, run: str) -> list[str]:
+    """Return the schemes that candidates are made from; one without a name where there is one way.
+
+    A resumed study keeps those that it had.
+    """
+    quantizer = study.parts.quantizer
+    if not isinstance(quantizer, SeveralSchemes):
+        return [""]
+    table = study.tracker.read_study(run).tables.get(SCHEMES)
+    if table is None:
+        table = as_table(compare_schemes(quantizer, study.subject, study.parts.device))
+        study.tracker.log_table(run, SCHEMES, table)
+    return [str(row["scheme"]) for row in table if row["base"]]
+
+
+def _ranking(study: Study, base: str) -> tuple[LayerScore, ...]:
+    """Return the layers, those first that quantization from this base hurts most."""
+    parts, quantizer = study.parts, study.parts.quantizer
+    if isinstance(quantizer, SeveralSchemes):
+        parts = replace(parts, quantizer=quantizer.schemes[base])
+    return rank_layers(parts, study.subject, study.workspace)
+
+
+def _analysed(study: Study, run: str, bases: Sequence[str]) -> StudyRecord:
+    """Return the study with its layers ranked; a resumed one keeps the ranking it had.
+
+    Of several bases it is the ranking from the first, which does the least harm.
+    """
+    if not study.tracker.read_study(run).scores:
+        times = float_latency(study.subject, study.parts.device)
+        scores = _ranking(study, bases[0])
+        study.tracker.log_analysis(run, {**study.subject.baseline, **times}, scores)
+        _log_stability(study, run, stability(scores))
+    return study.tracker.read_study(run)
+
+
+def _log_stability(study: Study, run: str, correlation: float | None) -> None:
+    """Record whether the samples' halves agree on the ranking; warn where they do not."""
+    if correlation is None:
+        return
+    study.tracker.log_figures(run, {"sensitivity_stability": correlation})
+    if correlation < LOW_STABILITY:
+        _log.warning(
+            "The layers' ranking is unsure: two halves of the samples correlate by %.2f only. "
+            "Raise sensitivity.samples.",
+            correlation,
+        )
+
+
+class _Trials:
+    """The trials of a study that ended: earlier ones, and those that are launched for it now."""
+
+    def __init__(
+        self, run: str, tracker: TrialLog, launch: Launch, trials: Sequence[Trial]
+    ) -> None:
+        self._run, self._tracker, self._launch = run, tracker, launch
+        self._ended = {
+            each.candidate.key: each for each in trials if each.state is TrialState.COMPLETE
+        }
+        self.measured = 0
+
+    def of(self, batch: Sequence[Assignment]) -> Iterator[Trial]:
+        """Yield the trials of these candidates, measured first where they are missing."""
+        missing = [each for each in batch if each.candidate.key not in self._ended]
+        launched = iter(self._launch(self._run, missing) if missing else ())
+        self.measured += len(missing)
+        for each in batch:
+            # A launcher may give its trials one by one, as they end.
+            while each.candidate.key not in self._ended:
+                trial = self._tracker.trial(next(launched))
+                self._ended[trial.candidate.key] = trial
+            yield self._ended[each.candidate.key]
+        # Not left behind its last trial: to a launcher that would be an interruption.
+        next(launched, None)
+
+
+def _check_failures(failed: int, total: int, settings: StudySettings, last: Trial) -> None:
+    if failed > settings.max_failed * total:
+        raise StudyError(
+            f"{failed} of {total} candidates failed, more than study.max_failed="
+            f"{settings.max_failed:g} allows; the last one (candidate {last.index}): {last.failure}"
+        )

@@ -1,0 +1,112 @@
+"""What a study is about: its parts, its key, and what is recorded of it before it begins."""
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+from seqto.identity import identity
+from seqto.measuring.parts import Parts
+from seqto.measuring.subject import Subject
+from seqto.protocols import Tracker
+from seqto.study.settings import StudySettings
+from seqto.types import (
+    COMMAND,
+    CONSTRAINT,
+    OVERRIDES,
+    DataSplit,
+    StudyPlan,
+    StudyRecord,
+    content_key,
+)
+from seqto.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Study:
+    """One model x device x quantization x dataset x search."""
+
+    parts: Parts
+    subject: Subject
+    settings: StudySettings
+    tracker: Tracker
+    workspace: Workspace
+    command: str = ""
+    """The command line that asks for it, if one does."""
+
+    @property
+    def name(self) -> str:
+        """The name under which its models are registered."""
+        return self.parts.registered_name
+
+    @functools.cached_property
+    def key(self) -> str:
+        """The study's content: the same key is the same study."""
+        facts = self.parts.device.describe()
+        # Another runtime, or other kernels, measure something else.
+        runtime = [facts["runtime"], facts.get("kernels", "")]
+        contents = [self.subject.original_sha256, self.subject.fingerprint, *runtime]
+        # The constraint decides which candidates are evaluated.
+        return content_key([*contents, self.parts.identity, identity(self.settings.constraint)])
+
+    def registers(self, record: StudyRecord) -> bool:
+        """Return whether its models are registered: not where none meets the constraint."""
+        constraint = self.settings.constraint
+        met = not constraint.limits() or constraint.best(record.trials) is not None
+        return self.settings.register_models and met
+
+    def plan(self, config: str, overrides: Sequence[str] | None) -> StudyPlan:
+        """Return what is recorded before it begins.
+
+        `overrides` are the words of the command line that make this config, if there is one.
+        """
+        parts = self.parts
+        tags = {
+            "seqto.model": parts.source.name,
+            "seqto.device": parts.device.name,
+            "seqto.quantization": parts.quantizer.name,
+            "seqto.search": parts.search.name,
+            "seqto.dataset": parts.dataset.name,
+            "seqto.data": self.subject.fingerprint,
+            "seqto.metric": parts.metric.name,
+            **{f"seqto.device.{name}": fact for name, fact in parts.device.describe().items()},
+            **({COMMAND: self.command} if self.command else {}),
+            **self._report_tags(overrides),
+        }
+        names = (parts.source.name, parts.device.name, parts.quantizer.name, parts.search.name)
+        settings = {**parts.settings, "constraint": asdict(self.settings.constraint)}
+        return StudyPlan(self.key, " ".join(names), tags, _flat(settings), config, self._data())
+
+    def _data(self) -> tuple[DataSplit, ...]:
+        settings = self.parts.settings["dataset"]
+        source = str(settings.get("path") or settings["_target_"])
+        splits = {"calibration": self.subject.calibration, "evaluation": self.subject.samples}
+        return tuple(
+            DataSplit(
+                name=self.parts.dataset.name,
+                context=context,
+                digest=content_key([self.subject.fingerprint, context]),
+                source=source,
+                samples=len(samples),
+            )
+            for context, samples in splits.items()
+        )
+
+    def _report_tags(self, overrides: Sequence[str] | None) -> dict[str, str]:
+        """Return what a report needs to know of the study besides what it found."""
+        limits = self.settings.constraint.limits()
+        found = {
+            OVERRIDES: None if overrides is None else json.dumps(list(overrides)),
+            CONSTRAINT: json.dumps(limits) if limits else None,
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def _flat(settings: Mapping[str, object], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping) and value:
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = "null" if value is None else str(value)
+    return flat

@@ -1,0 +1,138 @@
+"""Full quantizations compared, before any layer is excluded.
+
+How weights are quantized, and by which kernels they run, often matters more than which layers
+are. So the ways that a quantizer has are measured on a few calibration samples, and only those that
+are worth it become the base of the search.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+
+from seqto.devices.onnxruntime import OnnxRuntimeDevice
+from seqto.errors import DeviceError, DeviceTransportError
+from seqto.measuring.outputs import outputs_of, run_all
+from seqto.measuring.subject import Subject
+from seqto.metrics.divergence import OutputHarm, harm_to
+from seqto.protocols import Device, SeveralSchemes
+from seqto.types import INT8, RUINED, Candidate, Latency, Model, Samples, Table
+
+_log = logging.getLogger(__name__)
+
+_EXACT = {"session.disable_quant_qdq": "1"}
+"""ONNX Runtime then computes as the file says, with no integer kernel."""
+
+_SMALLER, _FASTER = 0.99, 0.85
+"""What counts as smaller and as faster: nothing that another run may turn round."""
+
+
+@dataclass(frozen=True)
+class SchemeResult:
+    """What full quantization by one scheme does on the samples.
+
+    `exact_divergence` is that of the same file computed exactly: what the device's kernels add is
+    an artefact of the device, and no layer's fault.
+    """
+
+    scheme: str
+    divergence: float
+    exact_divergence: float
+    size_bytes: int
+    size_ratio: float
+    latency_ms: float
+    latency_p10_ms: float
+    base: bool = False
+
+
+def compare_schemes(
+    quantizer: SeveralSchemes, subject: Subject, device: Device
+) -> list[SchemeResult]:
+    """Return what each scheme does, the least harmful first, with the bases marked.
+
+    Those that the device cannot run are left out. Where it can run none, their files are compared
+    on this CPU: which layers the device lacks is found out later, and some base there has to be.
+    """
+    results = _results(quantizer, subject, device)
+    results = results or _results(quantizer, subject, OnnxRuntimeDevice())
+    results.sort(key=lambda each: each.divergence)
+    bases = choose(results, quantizer.bases)
+    return [replace(each, base=each in bases) for each in results]
+
+
+def _results(quantizer: SeveralSchemes, subject: Subject, device: Device) -> list[SchemeResult]:
+    samples = subject.calibration.first(quantizer.samples)
+    harm = harm_to(list(outputs_of(subject.model, samples, subject.batch, device)))
+    exact: dict[str, float] = {}
+    results = []
+    full = Candidate.of(dict.fromkeys(subject.layer_names, INT8))
+    for name, scheme in quantizer.schemes.items():
+        model = scheme.quantize(subject.model, subject.ranges, full)
+        try:
+            divergence, latency = _measured(model, harm, samples, subject, device)
+        except DeviceTransportError:
+            raise
+        except DeviceError as error:
+            _log.warning("%s cannot run the scheme %s: %s", device.name, name, error)
+            continue
+        file = replace(model, session=_EXACT)
+        # Two schemes that differ in their kernels only have the same file.
+        if file.digest not in exact:
+            outputs = outputs_of(file, samples, subject.batch, OnnxRuntimeDevice())
+            exact[file.digest] = _mean(harm, outputs)
+        results.append(
+            SchemeResult(
+                scheme=name,
+                divergence=divergence,
+                exact_divergence=exact[file.digest],
+                size_bytes=model.size,
+                size_ratio=model.size / subject.baseline["size_bytes"],
+                latency_ms=latency.median_ms,
+                latency_p10_ms=latency.p10_ms,
+            )
+        )
+    return results
+
+
+def _measured(
+    model: Model, harm: OutputHarm, samples: Samples, subject: Subject, device: Device
+) -> tuple[float, Latency]:
+    """Return the harm that this model does to the samples, and how long it takes."""
+    program = device.load(model)
+    try:
+        outputs = run_all(program, samples, subject.batch)
+        return _mean(harm, outputs), program.time(subject.example)
+    finally:
+        program.close()
+
+
+def _mean(harm: OutputHarm, outputs: np.ndarray) -> float:
+    return float(harm.per_sample(list(outputs)).mean())
+
+
+def choose(results: Sequence[SchemeResult], most: int) -> list[SchemeResult]:
+    """Return the schemes on the front of harm, size and latency, the least harmful first.
+
+    One that is smaller or faster by no more than noise is not, nor is one that ruins the model.
+    """
+    chosen: list[SchemeResult] = []
+    for each in sorted(results, key=lambda result: result.divergence):
+        ruined = chosen and each.divergence > RUINED
+        if not ruined and all(_has_its_point(each, other) for other in chosen):
+            chosen.append(each)
+    return chosen[:most]
+
+
+def as_table(results: Sequence[SchemeResult]) -> Table:
+    """Return the results as plain rows."""
+    return [asdict(each) for each in results]
+
+
+def _has_its_point(one: SchemeResult, other: SchemeResult) -> bool:
+    """Return whether the first has something that the second, less harmful one has not."""
+    return (
+        one.size_bytes < _SMALLER * other.size_bytes
+        # What else runs on the machine only ever adds to the time: the shortest ones tell most.
+        or one.latency_p10_ms < _FASTER * other.latency_p10_ms
+    )

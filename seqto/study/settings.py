@@ -1,0 +1,40 @@
+"""How a study is run and concluded."""
+
+from dataclasses import field
+from typing import Annotated
+
+from pydantic import ConfigDict, Field
+from pydantic.dataclasses import dataclass
+
+from seqto.errors import ConfigError, nearest
+from seqto.pareto.limits import Constraint, Gate
+
+OBJECTIVES = ("accuracy_loss", "accuracy_drop", "size_bytes", "size_ratio", "latency_ms")
+
+
+@dataclass(kw_only=True, frozen=True, config=ConfigDict(extra="forbid"))
+class StudySettings:
+    """How a study is run and concluded."""
+
+    objectives: list[str] = field(default_factory=lambda: ["accuracy_loss", "size_bytes"])
+    top_k: Annotated[int, Field(ge=1)] = 3
+    resume: bool = True
+    batch: Annotated[int, Field(ge=1)] = 1
+    max_failed: Annotated[float, Field(ge=0, le=1)] = 0.5
+    constraint: Constraint = field(default_factory=Constraint)
+    gate: Gate = field(default_factory=Gate)
+    register_models: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse objectives that nothing measures."""
+        for name in self.objectives:
+            if name not in OBJECTIVES:
+                raise ConfigError(
+                    f"objectives has {name!r}{nearest(name, OBJECTIVES)}, which is not measured. "
+                    f"Choose from {', '.join(OBJECTIVES)}."
+                )
+        if len(set(self.objectives)) < 2:
+            raise ConfigError(
+                "objectives needs at least two different ones to trade off, "
+                "for example objectives=[accuracy_loss,size_bytes]."
+            )

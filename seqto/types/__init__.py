@@ -1,0 +1,65 @@
+"""The data that flows through a study: frozen, plain, one way."""
+
+from seqto.types.candidates import FLOAT16, FLOAT32, INT4, INT8, INT16, SHORT, Candidate
+from seqto.types.fronts import Front, Recommendation, Version
+from seqto.types.keys import content_key, sha256
+from seqto.types.layers import NEGLIGIBLE, RUINED, Layer, LayerScore
+from seqto.types.models import Kernel, Latency, Model, Ranges, TensorSpec
+from seqto.types.samples import Arrays, DataSplit, Samples, Splits
+from seqto.types.studies import (
+    COMMAND,
+    CONSTRAINT,
+    OVERRIDES,
+    REGISTERED,
+    SCHEMES,
+    SCREENING,
+    TABLES,
+    Address,
+    StudyPlan,
+    StudyRecord,
+    Table,
+)
+from seqto.types.trials import Measurement, Trial, TrialState, trial_name
+
+__all__ = [
+    "COMMAND",
+    "CONSTRAINT",
+    "FLOAT16",
+    "FLOAT32",
+    "INT4",
+    "INT8",
+    "INT16",
+    "NEGLIGIBLE",
+    "OVERRIDES",
+    "REGISTERED",
+    "RUINED",
+    "SCHEMES",
+    "SCREENING",
+    "SHORT",
+    "TABLES",
+    "Address",
+    "Arrays",
+    "Candidate",
+    "DataSplit",
+    "Front",
+    "Kernel",
+    "Latency",
+    "Layer",
+    "LayerScore",
+    "Measurement",
+    "Model",
+    "Ranges",
+    "Recommendation",
+    "Samples",
+    "Splits",
+    "StudyPlan",
+    "StudyRecord",
+    "Table",
+    "TensorSpec",
+    "Trial",
+    "TrialState",
+    "Version",
+    "content_key",
+    "sha256",
+    "trial_name",
+]

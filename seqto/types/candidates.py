@@ -1,0 +1,73 @@
+"""Precisions, and which one each layer of a candidate has."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from seqto.types.keys import content_key
+
+FLOAT32 = "float32"
+FLOAT16 = "float16"
+INT4 = "int4"
+INT8 = "int8"
+INT16 = "int16"
+
+SHORT = {INT4: "i4", INT8: "i8", INT16: "i16", FLOAT16: "f16", FLOAT32: "f32"}
+"""The precisions as they are called in tables."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One choice of precision for every layer.
+
+    `scheme` is how the quantized ones are, where the quantizer has several ways.
+    """
+
+    precisions: tuple[tuple[str, str], ...]
+    scheme: str = ""
+
+    @classmethod
+    def excluding(cls, layers: Iterable[str], excluded: Iterable[str]) -> "Candidate":
+        """Return the candidate that leaves these layers in float32 and quantizes the others."""
+        left = frozenset(excluded)
+        return cls(tuple((name, FLOAT32 if name in left else INT8) for name in sorted(layers)))
+
+    @classmethod
+    def of(cls, precisions: Mapping[str, str], scheme: str = "") -> "Candidate":
+        """Return the candidate that has these layers in these precisions."""
+        return cls(tuple(sorted(precisions.items())), scheme)
+
+    @property
+    def excluded(self) -> tuple[str, ...]:
+        """The layers left in float32, by name."""
+        return tuple(name for name, precision in self.precisions if precision == FLOAT32)
+
+    def by_precision(self) -> dict[str, list[str]]:
+        """Return the layers of each precision, by name."""
+        layers: dict[str, list[str]] = {}
+        for name, precision in self.precisions:
+            layers.setdefault(precision, []).append(name)
+        return layers
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether it has other precisions than int8 and float32."""
+        return not {precision for _, precision in self.precisions} <= {INT8, FLOAT32}
+
+    def counted(self, by_precision: bool) -> str:
+        """Return how many layers are left in float32 (2 of 9), or are in each precision."""
+        if not by_precision:
+            return f"{len(self.excluded)} of {len(self.precisions)}"
+        groups = self.by_precision()
+        return " ".join(
+            f"{len(groups[name])}x{short}" for name, short in SHORT.items() if name in groups
+        )
+
+    def in_words(self) -> str:
+        """Say what precisions its layers have."""
+        counted = self.counted(self.is_mixed)
+        return f"layers {counted}" if self.is_mixed else f"{counted} layers in float32"
+
+    @property
+    def key(self) -> str:
+        """The same choice has the same key."""
+        return content_key([self.precisions, self.scheme] if self.scheme else self.precisions)

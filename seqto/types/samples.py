@@ -1,0 +1,79 @@
+"""Samples to calibrate and to evaluate on."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+
+Arrays = Mapping[str, np.ndarray]
+"""Arrays by tensor name; the first axis counts samples."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Preprocessed inputs by name, with labels where there are any.
+
+    `fixed_batch` is how many at a time the model takes, no more and no fewer, if it says so.
+    """
+
+    inputs: Arrays
+    ids: tuple[str, ...]
+    labels: np.ndarray | None = None
+    fixed_batch: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def first(self, count: int) -> "Samples":
+        """Return the first so many samples."""
+        return replace(
+            self,
+            inputs={name: array[:count] for name, array in self.inputs.items()},
+            ids=self.ids[:count],
+            labels=None if self.labels is None else self.labels[:count],
+        )
+
+    def batches(self, size: int) -> Iterator[Arrays]:
+        """Yield the inputs in order, at most `size` samples at a time.
+
+        With a fixed batch it is exactly that many, and the last batch is filled up with copies of
+        the last sample.
+        """
+        size = self.fixed_batch or size
+        for start in range(0, len(self), size):
+            batch = {name: array[start : start + size] for name, array in self.inputs.items()}
+            missing = start + size - len(self)
+            if self.fixed_batch and missing > 0:
+                batch = {
+                    name: np.concatenate([array, np.repeat(array[-1:], missing, axis=0)])
+                    for name, array in batch.items()
+                }
+            yield batch
+
+    def first_batches(self, count: int) -> Iterator[Arrays]:
+        """Yield the first so many samples, as few at a time as the model takes."""
+        return islice(self.batches(1), -(-count // (self.fixed_batch or 1)))
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """Disjoint samples to calibrate and to evaluate on; the fingerprint names their content."""
+
+    calibration: Samples
+    evaluation: Samples
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class DataSplit:
+    """Samples that a study uses, and what for: `context` is `calibration` or `evaluation`.
+
+    The same digest is the same content; `source` is their path, or else the class that has them.
+    """
+
+    name: str
+    context: str
+    digest: str
+    source: str
+    samples: int

@@ -1,0 +1,59 @@
+"""Every config composes, is instantiated, and explains each of its keys."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from hydra.utils import instantiate
+
+from seqto.config.compose import register_sweeper
+from seqto.config.paths import CONF
+
+CHOICES = sorted(
+    (path.parent.name, path.stem) for path in CONF.glob("*/*.yaml") if path.parent.name != "hydra"
+)
+# What a user has to say for a choice to be complete.
+NEEDED = {
+    "model=local": ["model.path=my.onnx"],
+    "model=registry": ["model.uri=models:/name@alias"],
+    "model=hub": ["model.repo=owner/name", "model.file=my.onnx"],
+    "dataset=images": ["dataset.path=photos"],
+    "dataset=npz": ["dataset.path=samples.npz"],
+    "dataset=hf": ["dataset.path=owner/name"],
+}
+
+
+@pytest.mark.parametrize(("group", "choice"), CHOICES, ids="=".join)
+def test_every_choice_composes_and_instantiates(group: str, choice: str) -> None:
+    register_sweeper()
+    override = f"{group}={choice}"
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("config", [override, *NEEDED.get(override, [])])
+    made = instantiate(config[group], _convert_="all")
+    assert type(made).__module__.startswith("seqto.")
+
+
+@pytest.mark.parametrize(
+    "path", sorted(CONF.rglob("*.yaml")), ids=lambda path: str(path.relative_to(CONF))
+)
+def test_every_key_has_a_comment(path: Path) -> None:
+    lines = path.read_text().splitlines()
+    assert lines[0].startswith("# ")
+    assert not list(uncommented(lines)), f"{path.name}: these keys do not say what they are for"
+
+
+def uncommented(lines: list[str]) -> Iterator[str]:
+    """Yield the lines that give a key a value, with no comment there or right above."""
+    above = ""
+    for line in lines:
+        words = line.strip()
+        plain = not words or words.startswith(("#", "- _self_")) or words.endswith(":")
+        if not plain and " # " not in line and not above.startswith("#"):
+            yield line
+        above = words
+
+
+def test_a_key_without_a_comment_is_seen() -> None:
+    lines = ["# File", "_target_: a.B", "key: 1", "more: 2  # said", "part:", "  inner: 3"]
+    assert list(uncommented(lines)) == ["key: 1", "  inner: 3"]
