@@ -1,3 +1,50 @@
-"""seqto: which layers of an ONNX model to leave in higher precision."""
+"""Selective quantization of ONNX models, tracked in MLflow.
+
+import seqto
+
+result = seqto.tune("my.onnx", samples, max_accuracy_loss=0.01)
+result.best.save("small.onnx")
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqto.api.result import Result, TunedCandidate
+    from seqto.api.tune import load_study, quantize, rank, tune
+    from seqto.errors import SeqtoError
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "Result",
+    "SeqtoError",
+    "TunedCandidate",
+    "__version__",
+    "load_study",
+    "quantize",
+    "rank",
+    "tune",
+]
+
+_HOMES = {
+    "Result": "seqto.api.result",
+    "SeqtoError": "seqto.errors",
+    "TunedCandidate": "seqto.api.result",
+    "load_study": "seqto.api.tune",
+    "quantize": "seqto.api.tune",
+    "rank": "seqto.api.tune",
+    "tune": "seqto.api.tune",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: `import seqto` need not wait for the libraries behind it."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'seqto' has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -36,7 +36,10 @@ def identity(thing: object) -> Any:
 
 
 def settings(part: object) -> dict[str, Any]:
-    """Return the class and all fields of a part, also those that do not identify it."""
+    """Return the class and all fields of a part, also those that do not identify it.
+
+    A field that is not to be shown (`repr=False`) is data and no setting.
+    """
     found = _Identity(settings=True).of(part)
     return found if isinstance(found, dict) else {TARGET: str(found)}
 
@@ -84,9 +87,8 @@ class _Identity:
     def _held(self, thing: object) -> dict[str, Any]:
         """Return the fields of a dataclass, or the public attributes of another object."""
         if dataclasses.is_dataclass(thing):
-            fields = [
-                each.name for each in dataclasses.fields(thing) if each.compare or self._settings
-            ]
+            counts = (lambda each: each.repr) if self._settings else (lambda each: each.compare)
+            fields = [each.name for each in dataclasses.fields(thing) if counts(each)]
             return {name: self.of(getattr(thing, name)) for name in fields}
         if hasattr(thing, "__dict__"):
             public = {name: each for name, each in vars(thing).items() if name[0] != "_"}

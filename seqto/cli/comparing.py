@@ -7,9 +7,10 @@ from pathlib import Path
 
 from seqto.cli.ending import end_with
 from seqto.cli.pointers import print_lines, stdout_console
-from seqto.cli.reporting import REPORT, add_output, add_tracking_uri
+from seqto.cli.reporting import add_output, add_tracking_uri
 from seqto.errors import ConfigError, TrackingError
 from seqto.report.comparison import Report
+from seqto.report.writing import REPORT
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

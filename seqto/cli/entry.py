@@ -26,7 +26,7 @@ class JobFailure:
 
 def job(config: DictConfig) -> list[str] | JobFailure | None:
     """Run candidates of a study if its run is given, else one on its own."""
-    from seqto.cli.candidate import run_single, run_study_job
+    from seqto.cli.candidate_command import run_single, run_study_job
 
     # Whatever is raised in here, Hydra adds lines of its own to.
     try:

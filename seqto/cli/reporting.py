@@ -6,10 +6,7 @@ from pathlib import Path
 
 from seqto.cli.ending import end_with
 from seqto.cli.pointers import print_lines, stdout_console
-from seqto.errors import TrackingError
-from seqto.study.device_limits import DOCUMENT
-
-REPORT = "report.json"
+from seqto.report.writing import PAGE, PICTURE, write_files
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -24,26 +21,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def write_again(run: str, uri: str | None, folder: Path, log: bool) -> None:
     """Write the report and the pictures of this study, and log them to it if wanted."""
     # MLflow takes seconds to import, and --help needs none of it.
-    from seqto.pareto.front import find_front
-    from seqto.pareto.limits import ANSWER, constraint_of, with_answer
-    from seqto.report.files import write_files
+    from seqto.api.held import held_study
     from seqto.tracking.mlflow import open_existing
 
     tracker = open_existing(uri)
-    tracker.check_finished(run)
-    record = tracker.read_study(run)
-    document = tracker.read_document(run, REPORT)
-    if document is None:
-        raise TrackingError(f"study {run!r} has no {REPORT}: its final step was cut short.")
-    # As the study itself did: it had as many recommendations as it was told to make.
-    count = len(document["recommended"].keys() - {ANSWER})
-    front = find_front(record.trials, document["objectives"], record.baseline, count)
-    front = with_answer(front, constraint_of(record))
-    exclusions = tracker.read_document(run, DOCUMENT)
-    files = write_files(folder, record, front, document["environment"], exclusions)
+    held = held_study(tracker, run)
+    files = write_files(folder, held.record, held.front, held.environment, held.exclusions)
     if log:
         tracker.log_files(run, files)
-    lines = {"report": str(folder / "report.html"), "picture": str(folder / "front.png")}
+    lines = {"report": str(folder / PAGE), "picture": str(folder / PICTURE)}
     print_lines(stdout_console(), lines | ({"logged": run} if log else {}))
 
 

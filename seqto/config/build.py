@@ -73,11 +73,14 @@ def build_parts(config: DictConfig, given: Given | None = None) -> Parts:
     )
 
 
-def build_part(config: DictConfig, group: str, given: Given | None = None) -> Any:
-    """Return the object of one config group: the one that was given, else what the config names."""
+def build_part(config: DictConfig, group: str, given: Given | None = None, **content: Any) -> Any:
+    """Return the object of one config group: the one that was given, else what the config names.
+
+    `content` are arguments of it that no config can hold.
+    """
     if given is not None and group in given:
         return given[group]
-    return instantiate(config[group], _convert_="all")
+    return instantiate(config[group], **content, _convert_="all")
 
 
 def build_tracker(config: DictConfig, given: Given | None = None) -> Tracker:

@@ -1,5 +1,6 @@
 """From any exception to one line that says what is wrong and what to do."""
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from pydantic_core import ErrorDetails
 
 from seqto.config.paths import CONF
-from seqto.errors import SeqtoError, nearest
+from seqto.errors import ConfigError, SeqtoError, nearest
 
 _SETTINGS = {
     "Constraint": "constraint",
@@ -54,6 +55,16 @@ def complain(error: BaseException) -> str:
         f"unexpected {type(error).__name__}: {_one_line(str(error))} "
         "(SEQTO_DEBUG=1 shows the traceback)"
     )
+
+
+@contextlib.contextmanager
+def complaints() -> Iterator[None]:
+    """Raise what is wrong with words or values as an error that says what the command line says."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException, pydantic.ValidationError) as error:
+        own = next((each for each in _causes(error) if isinstance(each, SeqtoError)), None)
+        raise own or ConfigError(complain(error)) from error
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -130,7 +141,7 @@ def _uncomposable(message: str) -> str:
         return f"model={found[1]} is no choice{_as_model(found[1])}"
     if found := re.search(r"Could not find '([^']+)/([^'/]+)'", message):
         group, choice = found[1], found[2]
-        choices = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+        choices = known_choices(group)
         return f"{group}={choice} is no choice{nearest(choice, choices)}: {', '.join(choices)}."
     return _one_line(message)
 
@@ -151,6 +162,11 @@ def known_keys() -> list[str]:
         for path in (CONF / group).glob("*.yaml"):
             keys |= set(_keys(OmegaConf.load(path), f"{group}."))
     return sorted(keys)
+
+
+def known_choices(group: str) -> list[str]:
+    """Return what can be chosen from a config group."""
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 
 
 def _choices_with(key: str) -> list[str]:

@@ -40,9 +40,9 @@ class ArrayFile:
         """Return the splits under the names of the model's inputs."""
         found = dict(_arrays(Path(self.path).expanduser()))
         labels = found.pop(self.labels, None)
-        arrays = as_wanted(_named(found, inputs), inputs)
+        arrays = as_wanted(named(found, inputs), inputs)
         check_fits(arrays, inputs, self.name)
-        total = _common_length(arrays, labels, self.path)
+        total = common_length(arrays, labels, self.path)
         draw = Draw(self.calibration_size, self.evaluation_size, self.seed, self.path)
         drawn = draw.of(total, lambda index: row_digest(arrays, index))
         order = list(drawn.values())
@@ -76,7 +76,7 @@ def _arrays(path: Path) -> Mapping[str, np.ndarray]:
         ) from error
 
 
-def _named(found: Arrays, inputs: Sequence[TensorSpec]) -> Arrays:
+def named(found: Arrays, inputs: Sequence[TensorSpec]) -> Arrays:
     """Return the arrays that the model takes; the only one fits the only input by any name."""
     if len(found) == len(inputs) == 1:
         return {inputs[0].name: next(iter(found.values()))}
@@ -85,7 +85,7 @@ def _named(found: Arrays, inputs: Sequence[TensorSpec]) -> Arrays:
     return {name: array for name, array in found.items() if name in wanted or wanted - set(found)}
 
 
-def _common_length(arrays: Arrays, labels: np.ndarray | None, path: str) -> int:
+def common_length(arrays: Arrays, labels: np.ndarray | None, path: str) -> int:
     """Return how many samples there are; raise where the arrays do not agree on that."""
     lengths = {name: len(array) for name, array in arrays.items()}
     if labels is not None:

@@ -17,6 +17,21 @@ def load_model(path: Path, name: str) -> Model:
     return Model(name, proto)
 
 
+def model_from(content: bytes | onnx.ModelProto, name: str) -> Model:
+    """Return the ONNX model of these bytes, or a copy of the one in memory.
+
+    Without a name it is called as its graph is.
+    """
+    proto = onnx.ModelProto()
+    try:
+        proto.CopyFrom(onnx.load_from_string(content) if isinstance(content, bytes) else content)
+    except (DecodeError, TypeError) as error:
+        raise _no_model(content) from error
+    if not proto.graph.node or not proto.opset_import:
+        raise _no_model(content)
+    return Model(name or proto.graph.name or "model", proto)
+
+
 def load_graph(path: Path) -> onnx.GraphProto:
     """Return the graph of an ONNX file; tensors that lie in other files have no values."""
     return _parsed(path).graph
@@ -84,3 +99,10 @@ def _spec(value: onnx.ValueInfoProto) -> TensorSpec:
     )
     dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
     return TensorSpec(value.name, shape, dtype.name)
+
+
+def _no_model(content: object) -> ModelError:
+    return ModelError(
+        f"this is no ONNX model but {type(content).__name__}: give the path of an .onnx file, its "
+        "bytes, or an onnx.ModelProto with nodes and an opset."
+    )

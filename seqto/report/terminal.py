@@ -1,5 +1,6 @@
 """What a person sees in the terminal while a study runs and when it ends."""
 
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -96,8 +97,14 @@ def print_schemes(console: Console, record: StudyRecord) -> None:
     console.print()
 
 
+def can_show_bars(console: Console) -> bool:
+    """Tell whether a bar can be drawn: in a terminal, and in notebooks that have widgets."""
+    widgets = console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None
+    return console.is_terminal or widgets
+
+
 class StudyProgress:
-    """A progress bar of a study; silent where the console is no terminal.
+    """A progress bar of a study; silent where the console can show none.
 
     A total of None stands for a search that does not know how many candidates it will try.
     """
@@ -111,11 +118,11 @@ class StudyProgress:
             _TimeLeftColumn(),
             console=console,
             transient=True,
-            disable=not console.is_terminal,
+            disable=not can_show_bars(console),
             # The default of 30 s holds no two candidates of a slow device.
             speed_estimate_period=600,
         )
-        self._enabled = console.is_terminal
+        self._enabled = can_show_bars(console)
         self._task = self._progress.add_task("ranking layers", total=total)
 
     def __enter__(self) -> "StudyProgress":

@@ -45,7 +45,8 @@ class MemoryStudy:
 class MemoryTracker:
     """Everything in plain dictionaries, gone with the process."""
 
-    def __init__(self) -> None:
+    def __init__(self, keeps_models: bool = True) -> None:
+        self._keeps_models = keeps_models
         self.studies: dict[str, MemoryStudy] = {}
         self.models: dict[str, bytes] = {}
         self.registered: dict[str, dict[str, str]] = {}
@@ -166,8 +167,9 @@ class MemoryTracker:
     def log_model(
         self, trial: Trial, model: Model, example: Arrays, facts: Mapping[str, str]
     ) -> None:
-        """Keep the model's bytes."""
-        self.models[trial.id] = b"".join(model.chunks())
+        """Keep the model's bytes, if it keeps any."""
+        if self._keeps_models:
+            self.models[trial.id] = b"".join(model.chunks())
 
     def register(self, study: str, name: str, recommended: Sequence[Recommendation]) -> None:
         """Point the aliases at the trials."""

@@ -60,11 +60,13 @@ _log = logging.getLogger(__name__)
 class MlflowTracker:
     """MLflow at this tracking URI; without one, where MLflow itself looks by default.
 
-    Without an experiment it is that of the run that `mlflow run` made, or else `seqto`.
+    Studies are below the run `parent`, or that of `mlflow run`, if there is one. Without an
+    experiment it is the one of that run, or else `seqto`.
     """
 
     uri: str | None = None
     experiment: str | None = None
+    parent: str | None = None
 
     @in_one_go
     def open_study(self, plan: StudyPlan, resume: bool) -> str:
@@ -292,7 +294,7 @@ class MlflowTracker:
 
     @functools.cached_property
     def _runs(self) -> Runs:
-        return Runs(Store(store_uri(self.uri), self.experiment))
+        return Runs(Store(store_uri(self.uri), self.experiment, self.parent))
 
     def _describe_study(
         self, study: str, plan: StudyPlan, known: Mapping[str, str] | None = None

@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-import mlflow
 import mlflow.onnx
 from mlflow.models import Model as MlflowModel
 from mlflow.models import infer_signature
 
 from seqto.graph.sessions import open_session
 from seqto.tracking.runs import Runs
-from seqto.tracking.stores import quiet, unless_it_exists
+from seqto.tracking.stores import global_uri, quiet, unless_it_exists
 from seqto.types import Arrays, Model, Recommendation, Trial
 
 _URI = "seqto.model_uri"
@@ -27,8 +26,7 @@ def log_model(
         return
     session = {name: value for name, value in facts.items() if name.startswith("session.")}
     # Logging a model goes through MLflow's global URI.
-    mlflow.set_tracking_uri(runs.store.uri)
-    with quiet():
+    with quiet(), global_uri(runs.store.uri):
         # Made here: MLflow itself would put it into whatever experiment is the active one.
         logged = runs.client.create_logged_model(
             run.info.experiment_id, "model", source_run_id=trial.id, params=run.data.params
@@ -72,7 +70,7 @@ def _version(runs: Runs, study: str, name: str, trial: Trial) -> str:
             return str(each.version)
     uri = runs.get(trial.id).data.tags[_URI]
     data = runs.get(study).data.tags.get("seqto.data", "")
-    with quiet():
+    with quiet(), global_uri(runs.store.uri):
         made = runs.client.create_model_version(
             name,
             uri,

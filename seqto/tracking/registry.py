@@ -6,7 +6,6 @@ from dataclasses import field
 from pathlib import Path
 from typing import Annotated
 
-import mlflow
 import yaml
 from mlflow.artifacts import download_artifacts
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -14,7 +13,7 @@ from pydantic.dataclasses import dataclass
 
 from seqto.errors import ModelError
 from seqto.graph.load import first_line, load_model
-from seqto.tracking.stores import quiet, store_uri
+from seqto.tracking.stores import global_uri, quiet, store_uri
 from seqto.types import Model
 
 
@@ -41,8 +40,7 @@ class RegistryModel:
         logging.getLogger("alembic").setLevel(logging.WARNING)
         try:
             # Aliases are looked up through MLflow's global URI.
-            mlflow.set_tracking_uri(store)
-            with quiet():
+            with quiet(), global_uri(store):
                 found = download_artifacts(
                     artifact_uri=self.uri, dst_path=folder, tracking_uri=store
                 )

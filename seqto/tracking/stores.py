@@ -17,6 +17,7 @@ import filelock
 import mlflow
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
+from mlflow.tracking._tracking_service import utils as _tracking_service
 
 from seqto.errors import TrackingError
 from seqto.logs import errors_only
@@ -25,6 +26,7 @@ from seqto.types import Address, content_key
 from seqto.workspace import Workspace
 
 _SQLITE = "sqlite:///"
+_URI_VARIABLE = "MLFLOW_TRACKING_URI"
 # By default MLflow tries for four minutes to reach a server that is not there.
 _IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 _LONGEST_CAUSE = 200
@@ -34,11 +36,13 @@ _LONGEST_CAUSE = 200
 class Store:
     """The store at this URI, and an experiment of this name in it.
 
-    Without a name it is that of the run that `mlflow run` made, or else `seqto`.
+    New runs are below the run `parent`, or that of `mlflow run`, if there is one. Without a name
+    the experiment is the one of that run, or else `seqto`.
     """
 
     uri: str
     experiment: str | None = None
+    parent: str | None = None
 
     @functools.cached_property
     def client(self) -> MlflowClient:
@@ -54,8 +58,8 @@ class Store:
 
     @functools.cached_property
     def project_run(self) -> str | None:
-        """The run that `mlflow run` made for this process, if it is in this store."""
-        run = os.environ.get("MLFLOW_RUN_ID")
+        """The run that all others are below, if it is in this store."""
+        run = self.parent or os.environ.get("MLFLOW_RUN_ID")
         if run:
             with contextlib.suppress(MlflowException):
                 return str(self.client.get_run(run).info.run_id)
@@ -134,6 +138,22 @@ def check_exists(uri: str) -> None:
             f"there is no MLflow store {uri}: go to the folder that has it, or give "
             "--tracking-uri or MLFLOW_TRACKING_URI."
         )
+
+
+@contextlib.contextmanager
+def global_uri(uri: str) -> Iterator[None]:
+    """Have MLflow's own functions use this store for a while, then again what they used before."""
+    # What was set by hand, not what MLflow derives from the environment or the folder.
+    by_hand = getattr(_tracking_service, "_tracking_uri", None)
+    variable = os.environ.get(_URI_VARIABLE)
+    mlflow.set_tracking_uri(uri)
+    try:
+        yield
+    finally:
+        # Also sets or unsets the variable.
+        mlflow.set_tracking_uri(by_hand)  # type: ignore[arg-type]
+        if variable is not None:
+            os.environ[_URI_VARIABLE] = variable
 
 
 def quiet() -> contextlib.AbstractContextManager[None]:

@@ -3,10 +3,10 @@
 from seqto.types.candidates import FLOAT16, FLOAT32, INT4, INT8, INT16, SHORT, Candidate
 from seqto.types.fronts import Front, Recommendation, Version
 from seqto.types.keys import content_key, sha256
-from seqto.types.layers import NEGLIGIBLE, RUINED, Layer, LayerScore
-from seqto.types.models import Kernel, Latency, Model, Ranges, TensorSpec
+from seqto.types.layer_scores import NEGLIGIBLE, RUINED, Layer, LayerScore
+from seqto.types.onnx_model import Kernel, Latency, Model, Ranges, TensorSpec
 from seqto.types.samples import Arrays, DataSplit, Samples, Splits
-from seqto.types.studies import (
+from seqto.types.study_record import (
     COMMAND,
     CONSTRAINT,
     OVERRIDES,

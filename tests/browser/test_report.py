@@ -12,7 +12,7 @@ from onnx_models import build, weight
 from tiny_studies import Lab
 
 from seqto.cli.comparing import compare_files
-from seqto.cli.studies import write_files
+from seqto.cli.study_command import write_files
 from seqto.tracking.mlflow import MlflowTracker
 from seqto.types import Model
 

@@ -7,7 +7,7 @@ from tiny_studies import Lab, chain
 
 from seqto.cli.comparing import main
 from seqto.quantizers.static import StaticQuantizer
-from seqto.report.files import write_files
+from seqto.report.writing import write_files
 from seqto.tracking.mlflow import MlflowTracker
 
 

@@ -14,7 +14,7 @@ from tiny_studies import Lab, chain
 from seqto.cli.reporting import main
 from seqto.graph.files import save_model
 from seqto.report.commands import rebuild_command
-from seqto.report.files import write_files
+from seqto.report.writing import write_files
 from seqto.tracking.mlflow import MlflowTracker
 from seqto.types import TrialState
 

@@ -14,7 +14,7 @@ from commands import Command, Result
 from mlflow.tracking import MlflowClient
 from PIL import Image
 
-from seqto.cli.studies import command_line
+from seqto.cli.study_command import command_line
 from seqto.datasets.digits import DigitsDataset
 from seqto.graph.load import input_specs
 from seqto.models.embedded import EmbeddedModel

@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
+from onnx_models import residual
 
 from seqto.config.compose import register_sweeper
 from seqto.config.paths import CONF
@@ -22,6 +24,11 @@ NEEDED = {
     "dataset=npz": ["dataset.path=samples.npz"],
     "dataset=hf": ["dataset.path=owner/name"],
 }
+# What only a Python program can hand over.
+HANDED_OVER = {
+    "model=memory": {"content": residual().to_bytes()},
+    "dataset=memory": {"samples": np.zeros((20, 1), np.float32)},
+}
 
 
 @pytest.mark.parametrize(("group", "choice"), CHOICES, ids="=".join)
@@ -30,7 +37,7 @@ def test_every_choice_composes_and_instantiates(group: str, choice: str) -> None
     override = f"{group}={choice}"
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("config", [override, *NEEDED.get(override, [])])
-    made = instantiate(config[group], _convert_="all")
+    made = instantiate(config[group], **HANDED_OVER.get(override, {}), _convert_="all")
     assert type(made).__module__.startswith("seqto.")
 
 

@@ -12,7 +12,7 @@ from onnx_models import residual, run
 from pydantic.dataclasses import dataclass
 from quantizable_models import RandomDataset, attention, shared_weight, with_batch
 
-from seqto.cli.candidate import chosen_candidate
+from seqto.cli.candidate_command import chosen_candidate
 from seqto.config.build import Context
 from seqto.config.paths import CONF
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, OnnxRuntimeProgram

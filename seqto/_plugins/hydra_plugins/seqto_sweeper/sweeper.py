@@ -149,7 +149,7 @@ class SeqtoSweeper(Sweeper):
 
     def _study(self, overrides: list[str], folder: Path) -> None:
         # Heavy, and not needed where Hydra only lists its plugins.
-        from seqto.cli.studies import run_study_of
+        from seqto.cli.study_command import run_study_of
 
         assert self.config is not None
         config = self._composed(overrides)

@@ -23,8 +23,8 @@ from seqto.measuring.batch import shares_prefixes
 from seqto.measuring.parts import GROUPS
 from seqto.measuring.pool import Pool, workers_of
 from seqto.measuring.record import Assignment
-from seqto.report.files import write_files
 from seqto.report.note import study_note
+from seqto.report.writing import write_files
 from seqto.study.device_limits import DOCUMENT
 from seqto.study.explore import Launch
 from seqto.study.plan import Study
@@ -75,7 +75,7 @@ class Finished:
 def run_config(
     config: DictConfig,
     display: Display,
-    folder: Path,
+    folder: Path | None,
     *,
     given: Given | None = None,
     launch: JobLaunch | None = None,
@@ -85,7 +85,7 @@ def run_config(
     """Run the study that this config describes, with the objects in `given` in place of names.
 
     Without a launcher its candidates are measured by processes of this machine. Its files are
-    written into the folder.
+    written into the folder, if there is one.
     """
     # Wrong values are told before anything is fetched.
     build_settings(config, 1)
@@ -105,6 +105,8 @@ def run_config(
 
     def publish(record: StudyRecord, front: Front) -> Sequence[Path]:
         display.say("drawing, storing models")
+        if folder is None:
+            return []
         tracker.log_note(record.id, study_note(record, front, tracker.pages(record.id, front)))
         exclusions = tracker.read_document(record.id, DOCUMENT)
         return write_files(folder, record, front, environment, exclusions)

@@ -6,6 +6,7 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from seqto.api.alone import measure_alone
 from seqto.cli.pointers import print_lines, stdout_console, where_to_look
 from seqto.config.build import (
     Context,
@@ -15,12 +16,12 @@ from seqto.config.build import (
     context_of_job,
     fetch_model,
 )
-from seqto.errors import ConfigError, StudyError
+from seqto.errors import ConfigError
 from seqto.graph.files import save_model
 from seqto.measuring.choice import checked, excluding, mixed, most_sensitive, same_as
 from seqto.measuring.pool import Pool
 from seqto.measuring.record import Assignment
-from seqto.types import Candidate, TrialState
+from seqto.types import Candidate
 
 CHOICES = ("excluded", "precisions", "top", "from_run")
 """The config keys that choose a candidate."""
@@ -47,16 +48,12 @@ def run_single(config: DictConfig) -> None:
     fetch_model(config)
     context = build_context(config)
     candidate = chosen_candidate(config, context)
-    pool = Pool(context.parts, context.subject, context.tracker)
-    (run,) = pool.launch(None, [Assignment(0, candidate)])
-    trial = context.tracker.trial(run)
-    if trial.state is not TrialState.COMPLETE:
-        raise StudyError(f"the candidate failed: {trial.failure}")
+    trial = measure_alone(context, candidate)
     path = _save(candidate, context)
     console = stdout_console()
     offer = in_words(trial.metrics, context.subject.baseline, context.parts.metric.name)
     console.print(f"{candidate.in_words()}: {offer}", highlight=False)
-    print_lines(console, {**where_to_look(context.tracker, run), "model": str(path)})
+    print_lines(console, {**where_to_look(context.tracker, trial.id), "model": str(path)})
 
 
 def chosen_candidate(config: DictConfig, context: Context) -> Candidate:

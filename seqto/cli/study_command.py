@@ -11,14 +11,14 @@ from typing import Any
 from omegaconf import DictConfig
 from rich.console import Console
 
-from seqto.api.run import Finished, JobLaunch, run_config
-from seqto.cli.candidate import CHOICES
+from seqto.api.running import Finished, JobLaunch, run_config
+from seqto.cli.candidate_command import CHOICES
 from seqto.cli.pointers import print_lines, stdout_console, where_to_look
 from seqto.config.shapes import check_shapes
 from seqto.errors import ConfigError, ConstraintError
-from seqto.report.files import PAGE, PICTURE
 from seqto.report.terminal import StudyProgress, print_front, print_schemes
 from seqto.report.wording import in_words
+from seqto.report.writing import PAGE, PICTURE
 from seqto.study.plan import Study
 from seqto.types import Trial
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from seqto.types.layers import LayerScore
+from seqto.types.layer_scores import LayerScore
 from seqto.types.samples import DataSplit
 from seqto.types.trials import Trial
 

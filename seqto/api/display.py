@@ -1,0 +1,47 @@
+"""What a person sees of a study that was called from Python."""
+
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from typing import Any
+
+from rich.console import Console
+
+from seqto.report.terminal import StudyProgress
+from seqto.study.plan import Study
+from seqto.types import Trial
+
+
+class Quiet:
+    """Nothing."""
+
+    def prepare(self) -> AbstractContextManager[Any]:
+        """Show nothing while the model and the samples are prepared."""
+        return nullcontext()
+
+    def introduce(self, study: Study) -> None:
+        """Say nothing."""
+
+    def say(self, what: str) -> None:
+        """Say nothing."""
+
+    def advance(self, trial: Trial, done: int, total: int) -> None:
+        """Show nothing."""
+
+
+class Bar:
+    """A progress bar on the terminal's error stream, or in a notebook."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._console = Console(stderr=True)
+        self._progress = StudyProgress(self._console)
+        self.say, self.advance = self._progress.say, self._progress.advance
+
+    def prepare(self) -> AbstractContextManager[Any]:
+        """Show that the model and the samples are prepared."""
+        if not self._console.is_terminal:
+            return nullcontext()
+        return self._console.status("Preparing model, samples and ranges ...")
+
+    def introduce(self, study: Study) -> None:
+        """Show the bar from now on."""
+        self._stack.enter_context(self._progress)

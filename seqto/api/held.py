@@ -1,0 +1,39 @@
+"""A finished study, read again from where it was recorded."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from seqto.errors import TrackingError
+from seqto.pareto.front import find_front
+from seqto.pareto.limits import ANSWER, constraint_of, with_answer
+from seqto.report.writing import REPORT
+from seqto.study.device_limits import DOCUMENT
+from seqto.types import Front, StudyRecord
+
+if TYPE_CHECKING:
+    from seqto.tracking.mlflow import MlflowTracker
+
+
+@dataclass(frozen=True)
+class Held:
+    """What is recorded of a finished study."""
+
+    record: StudyRecord
+    front: Front
+    environment: Mapping[str, str]
+    exclusions: Mapping[str, Any] | None
+
+
+def held_study(tracker: "MlflowTracker", run: str) -> Held:
+    """Return the study of this run; raise TrackingError where it has no answer."""
+    tracker.check_finished(run)
+    record = tracker.read_study(run)
+    document = tracker.read_document(run, REPORT)
+    if document is None:
+        raise TrackingError(f"study {run!r} has no {REPORT}: its final step was cut short.")
+    # As the study itself did: it had as many recommendations as it was told to make.
+    count = len(document["recommended"].keys() - {ANSWER})
+    front = find_front(record.trials, document["objectives"], record.baseline, count)
+    front = with_answer(front, constraint_of(record))
+    return Held(record, front, document["environment"], tracker.read_document(run, DOCUMENT))

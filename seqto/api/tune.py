@@ -1,0 +1,358 @@
+"""Studies, rankings and candidates, called from Python."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqto.api.alone import measure_alone
+from seqto.api.call import Call, call_of
+from seqto.api.display import Bar, Quiet
+from seqto.api.held import held_study
+from seqto.api.result import Result, Setup, TunedCandidate
+from seqto.api.running import run_config
+from seqto.config.build import Context, build_context, contact_tracker, fetch_model
+from seqto.config.complaints import complaints
+from seqto.errors import ConfigError, StudyError
+from seqto.measuring.choice import checked, excluding, mixed
+from seqto.measuring.subject import rank_layers
+from seqto.protocols import Device, Metric, Quantizer, Search, Sensitivity, Tracker
+from seqto.study.conclude import rebuilt
+from seqto.tracking.memory import MemoryTracker
+from seqto.types import Model, Trial
+
+if TYPE_CHECKING:
+    import pandas
+
+MLFLOW = "mlflow"
+"""MLflow, as it is set up in the process."""
+
+
+def tune(
+    model: Any,
+    samples: Any = None,
+    *,
+    labels: Any = None,
+    preprocess: str | None = None,
+    device: str | Device | None = None,
+    quantization: str | Quantizer | None = None,
+    sensitivity: str | Sensitivity | None = None,
+    search: str | Search | None = None,
+    metric: Any | Metric | None = None,
+    precisions: Sequence[str] | None = None,
+    objectives: Sequence[str] | None = None,
+    evaluations: int | None = None,
+    max_accuracy_loss: float | None = None,
+    max_size_ratio: float | None = None,
+    max_latency_ms: float | None = None,
+    calibration_size: int | None = None,
+    evaluation_size: int | None = None,
+    name: str | None = None,
+    overrides: Sequence[str] = (),
+    tracking: str | Tracker | None = MLFLOW,
+    progress: bool = True,
+    **unknown: Any,
+) -> Result:
+    """Find which layers of a model to leave in higher precision.
+
+    The same study as `seqto -m` runs: a study that was typed and one that was called with the same
+    words have the same key and resume each other. A wrong value raises the error that the command
+    line prints.
+
+    Args:
+        model: The path of an ONNX file, its bytes, an `onnx.ModelProto`, or a name such as
+            `"resnet50"` of the config group `model`.
+        samples: What to calibrate and to evaluate on: an array, a dict of arrays by input name, an
+            iterable of samples, batches or (sample, label) pairs such as a torch DataLoader, the
+            path of a folder of images or of a .npz file. Where there are 400 or more, 100 calibrate
+            and 300 others evaluate. None: the dataset that `overrides` choose, by default that of
+            the embedded model.
+        labels: The class index of each sample, for arrays.
+        preprocess: How images become inputs, by name: `"imagenet"`, `"efficientnet_lite"`, ...
+        device: What candidates run on: a name such as `"cpu"`, or a `seqto.protocols.Device`.
+        quantization: How layers are quantized: `"static"`, `"dynamic"`, `"weight_only"`, `"auto"`,
+            or a `Quantizer`.
+        sensitivity: How layers are ranked: a name, or a `Sensitivity`.
+        search: Which candidates are tried: a name such as `"budget"`, or a `Search`.
+        metric: What accuracy loss means: a name, a `Metric`, or a function of the float model's
+            outputs and the candidate's that returns a loss in [0, 1].
+        precisions: What a layer may be in, such as `["int4", "int8", "float16", "float32"]`.
+        objectives: What the front trades off, such as `["accuracy_loss", "latency_ms"]`.
+        evaluations: How many candidates are evaluated in full, at the most.
+        max_accuracy_loss: The most loss that you accept; the answer is then the smallest model that
+            meets it.
+        max_size_ratio: The largest share of the original file's size that you accept.
+        max_latency_ms: The longest inference that you accept, in milliseconds.
+        calibration_size: How many samples calibrate.
+        evaluation_size: How many samples evaluate.
+        name: What MLflow and the registry call the model; by default the name of its file or graph.
+        overrides: Words of the command line for any other config key, such as
+            `["sensitivity.samples=64"]`.
+        tracking: Where results are recorded. By default MLflow as it is set up in this process: its
+            tracking URI and experiment, below the active run if there is one. Another URI, a
+            `seqto.protocols.Tracker`, or None: nowhere, and no store is needed.
+        progress: Whether a progress bar is shown.
+        **unknown: Nothing else: a misspelt keyword is refused, with the nearest that there is.
+
+    Returns:
+        The front, the recommended candidates and all others.
+
+    Raises:
+        SeqtoError: One line that says what is wrong, the valid choices and the remedy.
+
+    Example:
+        >>> import seqto
+        >>> result = seqto.tune("digits", max_accuracy_loss=0.01, tracking=None, progress=False)
+        >>> result.best.loss <= 0.01 and result.best.size_ratio < 0.5
+        True
+        >>> path = result.best.save("small.onnx")
+        >>> session = result.best.session()
+        >>> [each.name for each in session.get_inputs()]
+        ['image']
+
+    """
+    keywords = {
+        **{"preprocess": preprocess, "device": device, "quantization": quantization},
+        **{"sensitivity": sensitivity, "search": search, "metric": metric},
+        **{"precisions": precisions, "objectives": objectives, "evaluations": evaluations},
+        "max_accuracy_loss": max_accuracy_loss,
+        "max_size_ratio": max_size_ratio,
+        "max_latency_ms": max_latency_ms,
+        **{"calibration_size": calibration_size, "evaluation_size": evaluation_size, "name": name},
+    }
+    with complaints(), ExitStack() as stack:
+        call = call_of(model, samples, labels, keywords, overrides, unknown)
+        config = call.config()
+        tracker = _tracker(tracking, call)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="seqto-")))
+        finished = run_config(
+            config,
+            Bar(stack) if progress else Quiet(),
+            None if tracking is None else folder,
+            given=call.given(config, tracker),
+            overrides=call.words if call.is_typed else None,
+        )
+    study, record = finished.study, finished.outcome.record
+    return Result.of(
+        record,
+        finished.outcome.front,
+        lambda trial: rebuilt(study, trial),
+        finished.environment,
+        finished.exclusions,
+        None if tracking is None else study.tracker.address(record.id).url,
+    )
+
+
+def rank(
+    model: Any,
+    samples: Any = None,
+    *,
+    labels: Any = None,
+    preprocess: str | None = None,
+    device: str | Device | None = None,
+    quantization: str | Quantizer | None = None,
+    sensitivity: str | Sensitivity | None = None,
+    precisions: Sequence[str] | None = None,
+    calibration_size: int | None = None,
+    evaluation_size: int | None = None,
+    overrides: Sequence[str] = (),
+    **unknown: Any,
+) -> "pandas.DataFrame":
+    """Rank the layers of a model by how much quantization hurts them.
+
+    Args:
+        model: As for `tune`.
+        samples: As for `tune`.
+        labels: As for `tune`.
+        preprocess: As for `tune`.
+        device: As for `tune`.
+        quantization: As for `tune`.
+        sensitivity: As for `tune`.
+        precisions: What a layer may be in; the frame has the bytes of each.
+        calibration_size: As for `tune`.
+        evaluation_size: As for `tune`.
+        overrides: As for `tune`.
+        **unknown: Nothing else.
+
+    Returns:
+        One row per layer, the most hurt first: `layer`, `op_type`, `weight_bytes`, `score`, the
+        harm that each precision is predicted to do (`cost_int8`, ...) and the bytes it takes
+        (`bytes_int8`, ...).
+
+    Example:
+        >>> import seqto
+        >>> frame = seqto.rank("digits")
+        >>> list(frame.columns[:4]), len(frame)
+        (['layer', 'op_type', 'weight_bytes', 'score'], 24)
+
+    """
+    import pandas
+
+    keywords = {
+        **{"preprocess": preprocess, "device": device, "quantization": quantization},
+        **{"sensitivity": sensitivity, "precisions": precisions},
+        **{"calibration_size": calibration_size, "evaluation_size": evaluation_size},
+    }
+    with complaints():
+        call = call_of(model, samples, labels, keywords, overrides, unknown)
+        context = _context(call, MemoryTracker())
+        scores = rank_layers(context.parts, context.subject, context.workspace)
+    rows = [
+        {
+            "layer": each.layer.name,
+            "op_type": each.layer.op_type,
+            "weight_bytes": each.layer.weight_bytes,
+            "score": each.score,
+            **{f"cost_{precision}": cost for precision, cost in each.costs.items()},
+            **{f"bytes_{precision}": size for precision, size in each.sizes.items()},
+        }
+        for each in scores
+    ]
+    return pandas.DataFrame(rows, index=pandas.RangeIndex(1, len(rows) + 1, name="rank"))
+
+
+def quantize(
+    model: Any,
+    samples: Any = None,
+    *,
+    excluded: Sequence[str] | None = None,
+    precisions: Mapping[str, Any] | None = None,
+    labels: Any = None,
+    preprocess: str | None = None,
+    device: str | Device | None = None,
+    quantization: str | Quantizer | None = None,
+    metric: Any | Metric | None = None,
+    calibration_size: int | None = None,
+    evaluation_size: int | None = None,
+    name: str | None = None,
+    overrides: Sequence[str] = (),
+    tracking: str | Tracker | None = MLFLOW,
+    **unknown: Any,
+) -> TunedCandidate:
+    """Build and measure one candidate, chosen by hand.
+
+    Args:
+        model: As for `tune`.
+        samples: As for `tune`.
+        excluded: The layers to leave in float32, by name; the others are int8.
+        precisions: The precision of layers by their names, as `TunedCandidate.precisions` has it,
+            or lists of layers by precision, such as `{"float16": ["conv1"]}`; the others are int8.
+        labels: As for `tune`.
+        preprocess: As for `tune`.
+        device: As for `tune`.
+        quantization: As for `tune`.
+        metric: As for `tune`.
+        calibration_size: As for `tune`.
+        evaluation_size: As for `tune`.
+        name: As for `tune`.
+        overrides: As for `tune`.
+        tracking: As for `tune`; the candidate is one MLflow run.
+        **unknown: Nothing else.
+
+    Returns:
+        The candidate with what it scored, and its model.
+
+    Example:
+        >>> import seqto
+        >>> candidate = seqto.quantize("digits", excluded=["/dense/Gemm"], tracking=None)
+        >>> candidate.excluded, candidate.size_ratio < 0.5
+        (('/dense/Gemm',), True)
+
+    """
+    if excluded is not None and precisions is not None:
+        raise ConfigError("excluded and precisions exclude each other: give one.")
+    keywords = {
+        **{"preprocess": preprocess, "device": device, "quantization": quantization},
+        **{"metric": metric, "name": name},
+        **{"calibration_size": calibration_size, "evaluation_size": evaluation_size},
+    }
+    with complaints():
+        call = call_of(model, samples, labels, keywords, overrides, unknown)
+        context = _context(call, _tracker(tracking, call))
+        parts, subject = context.parts, context.subject
+        if precisions is None:
+            chosen = excluding(list(excluded or ()), subject)
+        else:
+            chosen = mixed(_by_precision(precisions, parts.quantizer), subject)
+        trial = measure_alone(context, checked(chosen, None, parts, subject))
+
+    def rebuild(trial: Trial) -> Model:
+        return parts.quantizer.quantize(subject.model, subject.ranges, trial.candidate)
+
+    setup = Setup(rebuild, subject.baseline, parts.metric.name, parts.device.describe())
+    return setup.candidate(trial, tracking is not None)
+
+
+def load_study(run_id: str, tracking: str = MLFLOW) -> Result:
+    """Return what a finished study found, from MLflow.
+
+    Args:
+        run_id: The id of the study's MLflow run.
+        tracking: The URI of the MLflow that has it; by default as it is set up in this process.
+
+    Returns:
+        As `tune` returned it. The models of the front's members are those that MLflow holds; the
+        others are not stored.
+
+    Example:
+        >>> import seqto
+        >>> done = seqto.tune("digits", overrides=["search=ladder", "search.step=12"],
+        ...                   progress=False)
+        >>> again = seqto.load_study(done.run_id)
+        >>> [each.index for each in again.front] == [each.index for each in done.front]
+        True
+
+    """
+    from seqto.tracking.mlflow import open_existing
+    from seqto.tracking.registry import RegistryModel
+
+    tracker = open_existing(None if tracking == MLFLOW else tracking)
+    held = held_study(tracker, run_id)
+    stored = {trial.id for trial in held.front.members}
+
+    def download(trial: Trial) -> Model:
+        if trial.id not in stored:
+            raise StudyError(
+                f"MLflow holds the models of the front's members only, and candidate {trial.index} "
+                "is none: build it with seqto.quantize(..., precisions=candidate.precisions)."
+            )
+        return RegistryModel(uri=f"runs:/{trial.id}/model", tracking_uri=tracker.store).load()
+
+    url = tracker.address(run_id).url
+    return Result.of(held.record, held.front, download, held.environment, held.exclusions, url)
+
+
+def _tracker(tracking: str | Tracker | None, call: Call) -> Tracker | None:
+    """Return where results are recorded; None where the words say so."""
+    if tracking is None:
+        return MemoryTracker(keeps_models=False)
+    if not isinstance(tracking, str):
+        return tracking
+    if tracking != MLFLOW:
+        from seqto.tracking.mlflow import MlflowTracker
+
+        return MlflowTracker(uri=tracking)
+    if any(word.lstrip("+~").startswith("tracking") for word in call.words):
+        return None
+    from seqto.tracking.ambient import ambient_tracker
+
+    return ambient_tracker()
+
+
+def _context(call: Call, tracker: Tracker | None) -> Context:
+    config = call.config()
+    given = call.given(config, tracker)
+    contact_tracker(config, given)
+    fetch_model(config, given)
+    return build_context(config, given)
+
+
+def _by_precision(precisions: Mapping[str, Any], quantizer: Quantizer) -> Mapping[str, Any]:
+    """Return lists of layers by precision, also of precisions by layer."""
+    if set(precisions) <= set(quantizer.precisions):
+        return precisions
+    groups: dict[str, list[str]] = {}
+    for layer, precision in precisions.items():
+        groups.setdefault(str(precision), []).append(layer)
+    return groups

@@ -1,0 +1,33 @@
+"""Values as they are written on the command line."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hydra.core.override_parser.types import Quote, QuotedString
+
+_BARE = re.compile(r"[A-Za-z_./~][\w./~-]*")
+_RESERVED = {"null", "true", "false", "nan", "inf"}
+
+
+def word(key: str, value: Any) -> str:
+    """Return the override that gives a key this value."""
+    return f"{key}={written(value)}"
+
+
+def written(value: Any) -> str:
+    """Return a value as Hydra reads it: a name that has special characters is quoted."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{written(name)}:{written(each)}' for name, each in value.items())}}}"
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return f"[{','.join(map(written, value))}]"
+    text = str(value)
+    if _BARE.fullmatch(text) and text.lower() not in _RESERVED:
+        return text
+    return QuotedString(text=text, quote=Quote.single).with_quotes()
