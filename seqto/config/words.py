@@ -6,7 +6,7 @@ from typing import Any
 
 from hydra.core.override_parser.types import Quote, QuotedString
 
-_BARE = re.compile(r"[A-Za-z_./~][\w./~-]*")
+_BARE = re.compile(r"[A-Za-z_./][\w./-]*")
 _RESERVED = {"null", "true", "false", "nan", "inf"}
 
 

@@ -1,6 +1,7 @@
 """Models that studies put into MLflow: logged to runs, registered as versions."""
 
 import contextlib
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from onnx_models import feeds, gemm_model
 from suite_trackers import PLAN, Desk
 
 from seqto.tracking.mlflow import MlflowTracker
+from seqto.tracking.stores import global_uri
 from seqto.types import Recommendation
 
 pytestmark = pytest.mark.usefixtures("no_mlflow_around")
@@ -125,7 +127,21 @@ def test_models_are_in_the_experiment_of_their_run(desk: Desk, client: MlflowCli
     logged = client.get_logged_model(output.model_id)
     assert logged.experiment_id == run.info.experiment_id != "0"
     assert logged.status == "READY"
-    found = mlflow.artifacts.download_artifacts(
-        artifact_uri=f"runs:/{trial.id}/model", tracking_uri=desk.tracker.store
-    )
-    assert mlflow.onnx.load_model(found) == model.proto
+    with global_uri(desk.tracker.store):
+        assert mlflow.onnx.load_model(f"runs:/{trial.id}/model") == model.proto
+
+
+def test_the_store_that_a_program_uses_stays_its_own(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = gemm_model()
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    for uri in (None, "sqlite:///somewhere-else.db"):
+        mlflow.set_tracking_uri(uri)
+        before = mlflow.is_tracking_uri_set(), mlflow.get_tracking_uri()
+        desk.tracker.log_model(desk.finish(0 if uri else 1), model, feeds(model, 1), {})
+        assert (mlflow.is_tracking_uri_set(), mlflow.get_tracking_uri()) == before
+    mlflow.set_tracking_uri(None)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///of-the-environment.db")
+    desk.tracker.log_model(desk.finish(2), model, feeds(model, 1), {})
+    assert os.environ["MLFLOW_TRACKING_URI"] == "sqlite:///of-the-environment.db"
