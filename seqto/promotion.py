@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import pydantic
 from pydantic import ConfigDict, NonNegativeFloat
 
-from seqto.figures import figure, metric_title
+from seqto.figures import figure, told
 from seqto.measuring.evaluate import float_latency, measure
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject, prepare_subject
@@ -19,8 +19,6 @@ from seqto.workspace import Workspace
 
 CHAMPION, PREVIOUS = "champion", "previous"
 """The aliases of the version in use, and of the one that was before it."""
-
-_LATENCY = "latency_ms"
 
 
 @pydantic.dataclasses.dataclass(kw_only=True, frozen=True, config=ConfigDict(extra="forbid"))
@@ -72,9 +70,12 @@ class Bench:
         return prepare_subject(self.parts, self._workspace)
 
     def baseline(self, objectives: Sequence[str]) -> dict[str, float]:
-        """Return the float model's figures, its latency only where that is an objective."""
-        latency = float_latency(self.subject, self.parts.device) if _LATENCY in objectives else {}
-        return {**self.subject.baseline, **latency}
+        """Return the float model's figures; it runs only where an objective has to be measured."""
+        known = self.subject.baseline
+        amounts = [name for name in objectives if figure(name).of_float is None]
+        if all(name in known for name in amounts):
+            return dict(known)
+        return {**known, **float_latency(self.subject, self.parts.device)}
 
     def measure(self, version: Version) -> Trial:
         """Return the version's trial with its figures of now."""
@@ -143,11 +144,12 @@ def _compare(challenger: Trial, champion: Trial, rules: Rules, bench: Bench) -> 
     baseline = bench.baseline(rules.objectives)
     new, old = (in_float_units(each, rules.objectives, baseline) for each in (challenger, champion))
     gains = {name: was - now for name, now, was in zip(rules.objectives, new, old, strict=True)}
-    better = [metric_title(name) for name, gain in gains.items() if gain > 0]
-    worse = [metric_title(name) for name, gain in gains.items() if gain < -rules.tolerance - 1e-12]
+    titles = {name: figure(name).spoken_title for name in rules.objectives}
+    better = [titles[name] for name, gain in gains.items() if gain > 0]
+    worse = [titles[name] for name, gain in gains.items() if gain < -rules.tolerance - 1e-12]
     against = ", ".join(
-        f"{metric_title(name)} {_against(name, challenger.metrics[name], champion.metrics[name])}"
-        for name in rules.objectives
+        f"{title} {_against(name, challenger.metrics[name], champion.metrics[name])}"
+        for name, title in titles.items()
     )
     if worse:
         why = f"it is worse in {' and '.join(worse)}"
@@ -160,7 +162,7 @@ def _compare(challenger: Trial, champion: Trial, rules: Rules, bench: Bench) -> 
 
 
 def _against(name: str, new: float, old: float) -> str:
-    written = [figure(name, new), figure(name, old)]
+    written = [figure(name).spoken_text(value) for value in (new, old)]
     if written[0] == written[1] and new != old:
         written = [f"{new:.9g}", f"{old:.9g}"]
     return " against ".join(written)
@@ -171,5 +173,7 @@ def _limits(rules: Rules) -> str:
 
 
 def _figures(trial: Trial) -> str:
-    names = [name for name in ("accuracy_loss", "size_ratio", _LATENCY) if name in trial.metrics]
-    return ", ".join(f"{metric_title(name)} {figure(name, trial.metrics[name])}" for name in names)
+    measured = [each for each in told() if each.name in trial.metrics]
+    return ", ".join(
+        f"{each.spoken_title} {each.spoken_text(trial.metrics[each.name])}" for each in measured
+    )

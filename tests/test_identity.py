@@ -75,11 +75,23 @@ OTHER: dict[type, list[Any]] = {
     bool: [True, False],
     int: [7, 5, 16],
     float: [0.3, 99.0],
-    str: ["other", "int8", "minmax", "percentile", "reversed", "on", "NHWC", "BGR", "mse", "a/b"]
-    + ["uint8", "bicubic", "a" * 64],
+    str: [
+        *("other", "int8", "minmax", "percentile", "reversed", "on", "NHWC", "BGR", "mse", "a/b"),
+        *("uint8", "bicubic", "ndk", "a" * 64),
+    ],
     list: [["Conv"], ["Gemm", "MatMul"], [1.0, 2.0, 3.0], ["int8", "float32"], ["safe"]],
     dict: [{"kind": "llvm", "a": 1}, {"a": "1"}, {"calibration": "percentile"}],
-    type(None): [3, 0.5, "other", "a" * 64, ["Conv"], ["int8 per tensor"], {"kind": "llvm"}, True],
+    type(None): [
+        3,
+        0.5,
+        "other",
+        "host:9190",
+        "a" * 64,
+        ["Conv"],
+        ["int8 per tensor"],
+        {"kind": "llvm"},
+        True,
+    ],
 }
 
 
@@ -184,7 +196,6 @@ class Plain:
         (lambda a, b: 0.1, lambda a, b: 0.2),
         (complex(1, 2), complex(1, 3)),
     ],
-    ids=str,
 )
 def test_values_of_any_kind_count(kind: Any, one: Any, other: Any) -> None:
     assert identity(kind(one)) != identity(kind(other))

@@ -106,15 +106,6 @@ def test_no_two_modules_have_one_name() -> None:
     assert twice <= ALIKE, f"two modules are called {', '.join(twice - ALIKE)}"
 
 
-def test_no_two_types_have_one_name() -> None:
-    found: dict[str, list[Path]] = {}
-    for path in FILES:
-        for node in ast.walk(ast.parse((PACKAGE / path).read_text())):
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                found.setdefault(node.name, []).append(path)
-    assert not {name: paths for name, paths in found.items() if len(paths) > 1}
-
-
 def test_the_rule_can_be_broken() -> None:
     assert forbidden("models", "datasets")
     assert forbidden("graph", "study")

@@ -14,6 +14,7 @@ from seqto.config.build import build_part, build_parts, build_settings, build_tr
 from seqto.config.complaints import known_keys
 from seqto.config.compose import composed
 from seqto.errors import ConfigError, ConstraintError, PromotionError, TrackingError, nearest
+from seqto.figures import limited
 from seqto.measuring.parts import registered_name
 from seqto.promotion import CHAMPION, PREVIOUS, Bench, Decision, Rules, Verdict, decide
 from seqto.report.wording import in_words
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
     from seqto.tracking.versions import MlflowVersions
 
 SHORT = {
-    "max_accuracy_loss": "constraint.max_accuracy_loss",
-    "max_size_ratio": "constraint.max_size_ratio",
-    "max_latency_ms": "constraint.max_latency_ms",
+    **{f"max_{name}": f"constraint.max_{name}" for name in limited()},
     "tolerance": "promote.tolerance",
 }
 """Config keys that are so common here that their last word will do."""
@@ -52,9 +51,7 @@ DESCRIPTION
 
 WORDS
     model= device= dataset= ...   the groups and keys of a study, see python -m seqto --help
-    max_accuracy_loss=0.01        at most this loss; exactly this much meets it
-    max_size_ratio=0.3            at most this share of the float model's size
-    max_latency_ms=8              at most so many milliseconds an inference
+{limits}
     tolerance=0.01                how much worse it may be where it is not better: 0.01 is a point
                                   of loss, 1 % of the float model's size or latency; 0 by default
     objectives=[...]              what has to be better: accuracy_loss and size_bytes by default
@@ -97,12 +94,19 @@ def _run(arguments: list[str]) -> None:
     parser.add_argument("words", nargs="*")
     given = parser.parse_intermixed_args(arguments)
     if given.help:
-        print(HELP)
+        print(_help())
         return
     words = [word for word in given.words if word != "rollback"]
     config = composed([_full(word) for word in words])
     act = _promote if len(words) == len(given.words) else _roll_back
     act(stdout_console(), config, given.dry_run)
+
+
+def _help() -> str:
+    lines = [
+        f"    {f'max_{name}={limit.example}':<30}{limit.words}" for name, limit in limited().items()
+    ]
+    return HELP.format(limits="\n".join(lines))
 
 
 def _full(word: str) -> str:

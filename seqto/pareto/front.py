@@ -9,15 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from seqto.errors import StudyError, nearest
+from seqto.figures import figure
 from seqto.types import Front, Recommendation, Trial, TrialState
 
 BALANCED = "balanced"
-ALIASES = {
-    "accuracy_loss": "accurate",
-    "size_bytes": "small",
-    "size_ratio": "small",
-    "latency_ms": "fast",
-}
 
 
 def find_front(
@@ -32,10 +27,10 @@ def find_front(
     the first. The members are sorted by the first objective, then by the second, and so on.
 
     At most `top_k` recommendations: `balanced` is the member nearest the ideal point when each
-    objective spans 0 to 1 over the front, and then each objective in turn names its best member:
-    `accurate` (accuracy_loss), `small` (size_bytes, size_ratio), `fast` (latency_ms), otherwise
-    `best-<objective>`. One trial may be recommended under several names; of equals the one that
-    diverges least from the float model is.
+    objective spans 0 to 1 over the front, and then each objective in turn names its best member
+    with the alias that the table of figures has for it, such as `accurate` or `small`. One trial
+    may be recommended under several names; of equally good ones it is the one that diverges least
+    from the float model.
 
     The hypervolume is in units of the float model, see `in_float_units` and `hypervolume`.
 
@@ -72,16 +67,16 @@ def comparable(trials: Iterable[Trial]) -> list[Trial]:
 def in_float_units(
     trial: Trial, objectives: Sequence[str], baseline: Mapping[str, float]
 ) -> tuple[float, ...]:
-    """Return a trial's objectives with 1 for what the float model needs.
+    """Return a trial's objectives in units of the float model: 1 is what that one needs.
 
-    Each is divided by the float model's own figure. `accuracy_loss` is a fraction already and is
-    taken as it is, and so is an objective for which the float model has no figure above 0.
+    Each is divided by the float model's own figure, but for those that are fractions already
+    (losses, shares of the float model), or for which it has no figure above 0.
     """
 
     def unit(name: str) -> float:
-        figure = baseline.get(name, 0.0)
-        known = math.isfinite(figure) and figure > 0 and name != "accuracy_loss"
-        return figure if known else 1.0
+        own = baseline.get(name, 0.0)
+        is_amount = figure(name).of_float is None
+        return own if is_amount and math.isfinite(own) and own > 0 else 1.0
 
     return tuple(trial.metrics[name] / unit(name) for name in objectives)
 
@@ -89,8 +84,8 @@ def in_float_units(
 def hypervolume(points: Sequence[Sequence[float]], reference: float = 1.0) -> float:
     """Return the volume that these minimised points dominate, up to `reference` on every axis.
 
-    In units of the float model the reference 1 is a model of its cost that is always wrong; a
-    point that is beyond it on any axis adds nothing. Without any other point it is 0.
+    In units of the float model the reference 1 is a model that costs as much and is always wrong.
+    A point beyond it on any axis adds nothing; without a point inside, the volume is 0.
     """
     _quieten_pymoo()
     from pymoo.indicators.hv import HV
@@ -123,7 +118,7 @@ def _recommend(members: Sequence[Trial], objectives: Sequence[str]) -> list[Reco
     chosen = {BALANCED: _balanced(members, objectives)}
     for name in objectives:
         # size_bytes and size_ratio share an alias, which only one trial can hold.
-        chosen.setdefault(_alias(name), _best(members, name, objectives))
+        chosen.setdefault(figure(name).best_alias, _best(members, name, objectives))
     return [Recommendation(alias, trial) for alias, trial in chosen.items()]
 
 
@@ -131,8 +126,8 @@ def _balanced(members: Sequence[Trial], objectives: Sequence[str]) -> Trial:
     points = np.array([[trial.metrics[name] for name in objectives] for trial in members])
     span = np.ptp(points, axis=0)
     shares = (points - points.min(axis=0)) / np.where(span > 0, span, 1.0)
-    # Rounded, so that mirrored points tie. The smaller one is then what quantization is for: of two
-    # members, of which each is the best in one objective, the float model would be no balance.
+    # Rounded, so that mirrored points tie. The tie goes to the smaller one: on a front of the float
+    # model and one other, the float model would be no balance.
     distances = np.round(np.linalg.norm(shares, axis=1), 12).tolist()
 
     def order(at: int) -> tuple[float, float, float]:
@@ -150,12 +145,8 @@ def _best(members: Sequence[Trial], objective: str, objectives: Sequence[str]) -
 
 
 def _harm(trial: Trial) -> float:
-    """Return the divergence, which tells apart what counts of predictions cannot."""
+    """Return the divergence, which tells trials apart whose losses are equal."""
     return trial.metrics.get("divergence", 0.0)
-
-
-def _alias(objective: str) -> str:
-    return ALIASES.get(objective, f"best-{objective.replace('_', '-')}")
 
 
 def _check_objectives(trials: Sequence[Trial], objectives: Sequence[str]) -> None:

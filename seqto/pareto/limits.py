@@ -1,18 +1,19 @@
-"""What a user can accept: where a study spends its evaluations, its answer, and its gate."""
+"""What a user can accept: the constraint of a study, and the gate of its front."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Annotated
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from pydantic import ConfigDict, Field, PositiveFloat
+from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
+from seqto.figures import Limit, limited
 from seqto.pareto.front import comparable, non_dominated
 from seqto.types import CONSTRAINT, Front, Recommendation, StudyRecord, Trial
 
 ANSWER = "answer"
-"""The alias of the member of the front that is the best to meet the constraint."""
+"""The alias of the best member of the front that meets the constraint."""
 
 _A_POINT = 0.01
 """Stands for a limit of 0: else any loss would be infinitely worse than a file of any size."""
@@ -20,13 +21,31 @@ _A_POINT = 0.01
 _ROUNDING = 1e-9
 """What the arithmetic of fractions may be off by: 1 - 0.7 is more than 0.3."""
 
+_MIN = "min_"
+
 
 class Limits:
-    """Upper limits of metrics that a model has to meet; a value of exactly the limit meets it."""
+    """Limits that a model has to meet; a value of exactly the limit meets it.
+
+    Fields called `max_<figure>` are upper limits; a `min_` one asks for one minus the figure.
+    """
+
+    bounded: ClassVar[Mapping[str, str]] = {}
+    """The figure that each field limits."""
+
+    if TYPE_CHECKING:  # The fields come from the table of figures, where mypy does not see them.
+        __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+        def __init__(self, **limits: float | None) -> None: ...
+
+        def __getattr__(self, name: str) -> float | None: ...
 
     def limits(self) -> dict[str, float]:
-        """Return the limits that are set, by the metric they bound."""
-        raise NotImplementedError
+        """Return the upper limits that are set, by the figure they bound."""
+        return {
+            self.bounded[name]: 1 - value if name.startswith(_MIN) else value
+            for name, value in self._given().items()
+        }
 
     def excess(self, metrics: Mapping[str, float]) -> float:
         """Return by how much the worst limit is exceeded, as a share of it; 0 where all are met."""
@@ -51,7 +70,15 @@ class Limits:
         return min(comparable(trials), key=lambda trial: self.excess(trial.metrics))
 
     def __str__(self) -> str:
-        return ", ".join(f"{name} <= {limit:g}" for name, limit in self.limits().items())
+        return ", ".join(
+            f"{name[len(_MIN) :]} {'>=' if name.startswith(_MIN) else '<='} {value:g}"
+            for name, value in self._given().items()
+        )
+
+    def _given(self) -> dict[str, float]:
+        """Return the fields that are set."""
+        values = {name: getattr(self, name) for name in self.bounded}
+        return {name: value for name, value in values.items() if value is not None}
 
     def _order(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
         size = metrics["size_ratio"]
@@ -61,24 +88,38 @@ class Limits:
         return (*harm, size) if sized else (size, *harm)
 
 
-@dataclass(kw_only=True, frozen=True, config=ConfigDict(extra="forbid"))
+Kind = TypeVar("Kind", bound=type[Limits])
+
+
+def _with_fields(key: Callable[[str, Limit], tuple[str, Any]]) -> Callable[[Kind], Kind]:
+    """Make a class a dataclass with an optional field for each figure that users may limit.
+
+    `key` returns a field's name and the type of its values, given a figure's name and limit.
+    """
+
+    def decorate(kind: Kind) -> Kind:
+        fields = {name: key(name, limit) for name, limit in limited().items()}
+        kind.bounded = {field: name for name, (field, _) in fields.items()}
+        kind.__annotations__ = {field: values | None for field, values in fields.values()}
+        for field in kind.bounded:
+            setattr(kind, field, None)
+        config = ConfigDict(extra="forbid")
+        return dataclass(kind, kw_only=True, frozen=True, config=config)  # type: ignore[return-value]
+
+    return decorate
+
+
+@_with_fields(lambda name, limit: (f"max_{name}", limit.kind))
 class Constraint(Limits):
-    """What steers the search of a study, too."""
-
-    max_accuracy_loss: Annotated[float, Field(ge=0, le=1)] | None = None
-    max_size_ratio: PositiveFloat | None = None
-    max_latency_ms: PositiveFloat | None = None
-
-    def limits(self) -> dict[str, float]:
-        """Return the limits that are set, by the metric they bound."""
-        return _given(self.max_accuracy_loss, self.max_size_ratio, self.max_latency_ms)
+    """What the answer of a study has to meet; it steers the search, too."""
 
     def shorten(self, screened: Sequence[Trial], count: int, float_bytes: float) -> list[Trial]:
         """Return so many screened trials around the limits, where the answer has to be.
 
-        On the screen the disagreement of a few samples stands for the loss: candidates on both
-        sides of the limit are taken, as it is only an estimate, and a coarse one. Those above it
-        are ever farther away, so that one of them meets it where the screen saw too little.
+        The screen knows no loss, only on how many of a few samples a trial disagrees with the
+        float model. That is a coarse estimate: so trials on both sides of the limit are taken.
+        Beyond the limit the steps between them grow, so that one of them meets it even where the
+        screen was far too optimistic.
         """
         front = non_dominated(screened, ("size_bytes", "divergence"))
         if self.max_size_ratio is not None:
@@ -99,27 +140,9 @@ class Constraint(Limits):
         return below + _farther_and_farther(front[met:], count - len(below))
 
 
-@dataclass(kw_only=True, frozen=True, config=ConfigDict(extra="forbid"))
+@_with_fields(lambda name, limit: limit.gate(name))
 class Gate(Limits):
-    """What a pipeline asks of a front that is found; the search knows nothing of it."""
-
-    max_accuracy_loss: Annotated[float, Field(ge=0, le=1)] | None = None
-    min_size_reduction: Annotated[float, Field(ge=0, lt=1)] | None = None
-    max_latency_ms: PositiveFloat | None = None
-
-    def limits(self) -> dict[str, float]:
-        """Return the limits that are set, by the metric they bound."""
-        reduction = self.min_size_reduction
-        ratio = None if reduction is None else 1 - reduction
-        return _given(self.max_accuracy_loss, ratio, self.max_latency_ms)
-
-    def __str__(self) -> str:
-        given = {
-            "accuracy_loss <=": self.max_accuracy_loss,
-            "size_reduction >=": self.min_size_reduction,
-            "latency_ms <=": self.max_latency_ms,
-        }
-        return ", ".join(f"{name} {limit:g}" for name, limit in given.items() if limit is not None)
+    """What a pipeline asks of the finished front; the search knows nothing of it."""
 
 
 def _farther_and_farther(trials: Sequence[Trial], count: int) -> list[Trial]:
@@ -148,17 +171,6 @@ def with_answer(front: Front, constraint: Constraint) -> Front:
     if best is None:
         return front
     return replace(front, recommended=(Recommendation(ANSWER, best), *front.recommended))
-
-
-def _given(
-    accuracy_loss: float | None, size_ratio: float | None, latency_ms: float | None
-) -> dict[str, float]:
-    limits = {
-        "accuracy_loss": accuracy_loss,
-        "size_ratio": size_ratio,
-        "latency_ms": latency_ms,
-    }
-    return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def _excess(value: float, limit: float) -> float:

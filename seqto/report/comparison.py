@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seqto.figures import is_known, size_ratio
+from seqto.figures import LOSS, Figure, Metrics, by_column, figure, is_known, told, whole
 from seqto.pareto.front import hypervolume
 from seqto.report.commands import overrides
 from seqto.types import Candidate
@@ -17,9 +17,10 @@ Report = Mapping[str, Any]
 """The content of a report.json."""
 
 LIMITS = (0.02, 0.01)
-"""Losses up to which the smallest candidate is looked for."""
+"""The losses for which the smallest candidate is looked up."""
 
 DEFAULT = "default"
+SIZE = "size_bytes"
 
 _ASPECTS = ("model", "device", "quantization", "search", "dataset", "metric")
 
@@ -37,8 +38,8 @@ class Smallest:
 class Summary:
     """A study among others, called by what tells it from them.
 
-    `hypervolume` is that of loss and size in units of its own float model, up to the point of no
-    size saved and every prediction changed: the same reference for all studies.
+    `hypervolume` is of loss and size in units of its own float model. Its reference, the same for
+    all studies, is a model that saves no size and changes every prediction.
     """
 
     label: str
@@ -49,27 +50,36 @@ class Summary:
     front: int
     hypervolume: float
     smallest: Mapping[float, Smallest | None]
-    """By the loss that it has at the most."""
+    """By the loss that it may have at most."""
 
 
 @dataclass(frozen=True)
 class Cell:
     """A candidate in one study; `failure` says why it has no figures there."""
 
-    loss: float | None
-    latency_ms: float | None
-    size_bytes: float | None
+    metrics: Metrics
     pareto: bool
     failure: str = ""
 
 
 @dataclass(frozen=True)
-class Row:
+class SharedCandidate:
     """A candidate in all studies that tried it, by their labels."""
 
     key: str
     candidate: Candidate
     cells: Mapping[str, Cell]
+
+    @property
+    def sizes(self) -> set[float]:
+        """Its sizes in bytes, wherever they are known."""
+        found = (cell.metrics.get(SIZE) for cell in self.cells.values())
+        return {size for size in found if size is not None}
+
+
+def compared() -> list[Figure]:
+    """Return the figures by which candidates are compared, sizes as amounts, not as shares."""
+    return by_column([whole(each) for each in told()])
 
 
 @dataclass(frozen=True)
@@ -82,7 +92,7 @@ class ComparisonInfo:
 
     title: str
     studies: tuple[Summary, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[SharedCandidate, ...]
     alone: Mapping[str, int]
     caveats: tuple[str, ...]
 
@@ -100,7 +110,7 @@ def compare(reports: Sequence[Report]) -> ComparisonInfo:
         for candidate in report["candidates"]:
             if candidate["state"] in ("COMPLETE", "FAILED"):
                 found.setdefault(candidate["key"], {})[label] = candidate
-    shared = [_row(key, each) for key, each in found.items() if len(each) > 1]
+    shared = [_shared(key, each) for key, each in found.items() if len(each) > 1]
     return ComparisonInfo(
         title=_title(reports),
         studies=tuple(_summary(label, report) for label, report in by_label.items()),
@@ -111,9 +121,9 @@ def compare(reports: Sequence[Report]) -> ComparisonInfo:
 
 
 def labels(reports: Sequence[Report]) -> list[str]:
-    """Return a name a study: what differs among them, and its run where that is not enough.
+    """Return a name for each study: what differs among them, and its run if that is not enough.
 
-    One that differs by having no option that the others have is called the default.
+    A study that has none of the options by which the others differ is called the default.
     """
     found = [
         " · ".join(_aspect(report, name) for name in _differing(reports)) for report in reports
@@ -171,11 +181,12 @@ def _caveats(reports: Sequence[Report]) -> list[str]:
 
 def _summary(label: str, report: Report) -> Summary:
     complete = [each for each in report["candidates"] if each["state"] == "COMPLETE"]
+    share = figure("size_ratio")
     placed = [
         (each, loss, ratio)
         for each in complete
-        if is_known(loss := each["metrics"].get("accuracy_loss"))
-        and is_known(ratio := size_ratio(each["metrics"], report["baseline"]))
+        if is_known(loss := each["metrics"].get(LOSS))
+        and is_known(ratio := share.value(each["metrics"], report["baseline"]))
     ]
     return Summary(
         label=label,
@@ -196,12 +207,12 @@ def _smallest(
     if not meeting:
         return None
     ratio, _, found = min(meeting, key=lambda each: each[:2])
-    return Smallest(found["index"], found["metrics"].get("size_bytes"), ratio)
+    return Smallest(found["index"], found["metrics"].get(SIZE), ratio)
 
 
-def _row(key: str, candidates: Mapping[str, Mapping[str, Any]]) -> Row:
+def _shared(key: str, candidates: Mapping[str, Mapping[str, Any]]) -> SharedCandidate:
     first = next(iter(candidates.values()))
-    return Row(
+    return SharedCandidate(
         key=key,
         candidate=Candidate.of(first["precisions"], first["scheme"] or ""),
         cells={label: _cell(each) for label, each in candidates.items()},
@@ -209,16 +220,8 @@ def _row(key: str, candidates: Mapping[str, Mapping[str, Any]]) -> Row:
 
 
 def _cell(candidate: Mapping[str, Any]) -> Cell:
-    metrics = candidate["metrics"]
-    return Cell(
-        metrics.get("accuracy_loss"),
-        metrics.get("latency_ms"),
-        metrics.get("size_bytes"),
-        bool(candidate["pareto"]),
-        candidate["failure"] or "",
-    )
+    return Cell(candidate["metrics"], bool(candidate["pareto"]), candidate["failure"] or "")
 
 
-def _by_size(row: Row) -> tuple[float, str]:
-    sizes = [cell.size_bytes for cell in row.cells.values() if cell.size_bytes is not None]
-    return (min(sizes, default=0.0), row.key)
+def _by_size(row: SharedCandidate) -> tuple[float, str]:
+    return (min(row.sizes, default=0.0), row.key)

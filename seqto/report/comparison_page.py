@@ -4,10 +4,30 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seqto.figures import in_bytes, in_ms, in_percent, is_known, size_ratio
+from seqto.figures import (
+    LOSS,
+    Metrics,
+    figure,
+    float_metrics,
+    in_bytes,
+    in_percent,
+    is_known,
+    told,
+)
 from seqto.report.chart import FLOAT, FRONT, Dot, Series, chart
-from seqto.report.comparison import LIMITS, Cell, ComparisonInfo, Report, Row, Smallest, compare
+from seqto.report.comparison import (
+    LIMITS,
+    SIZE,
+    ComparisonInfo,
+    Report,
+    SharedCandidate,
+    Smallest,
+    compare,
+    compared,
+)
+from seqto.report.info import Axis, axis
 from seqto.report.pages import render
+from seqto.report.wording import facts
 from seqto.types import FLOAT32
 from seqto.workspace import written_whole
 
@@ -25,7 +45,8 @@ def write_comparison(folder: Path, reports: Sequence[Report]) -> tuple[Compariso
 
 def comparison_page(info: ComparisonInfo, reports: Sequence[Report]) -> str:
     """Return the page; the reports are those that the comparison was made from."""
-    one_size = all(len({c.size_bytes for c in _measured(row)}) <= 1 for row in info.rows)
+    one_size = all(len(row.sizes) <= 1 for row in info.rows)
+    shown = [each for each in compared() if not (one_size and each.name == SIZE)]
     return render(
         TEMPLATE,
         {"chart": fronts_chart(info, reports)},
@@ -36,18 +57,21 @@ def comparison_page(info: ComparisonInfo, reports: Sequence[Report]) -> str:
         smallest=smallest_in_words,
         one_size=one_size,
         size=_size,
-        figures=lambda cell: _figures(cell, one_size),
+        titles=[each.title for each in shown],
+        figures=lambda cell: [each.text(cell.metrics.get(each.name)) for each in shown],
         left_out=[f"{count} of {label}" for label, count in info.alone.items() if count],
     )
 
 
 def fronts_chart(info: ComparisonInfo, reports: Sequence[Report]) -> dict[str, Any]:
-    """Return the fronts and the float models of all studies, in units of each float model."""
+    """Return the fronts and the float models of all studies, sizes as shares of their own."""
+    across = [axis(each.name, {}) for each in told() if each.name != LOSS]
+    up = axis(LOSS, {})
     series = [
-        Series(study.label, tuple(_dots(report)))
+        Series(study.label, tuple(_dots(report, across, up)))
         for study, report in zip(info.studies, reports, strict=True)
     ]
-    return chart(series, ["size (% of the float model)", "latency (ms)"], "accuracy loss (%)")
+    return chart(series, [each.title for each in across], up.title)
 
 
 def smallest_in_words(found: Smallest | None) -> str:
@@ -58,41 +82,39 @@ def smallest_in_words(found: Smallest | None) -> str:
     return f"{in_percent(found.size_ratio, 1)}{f', {size}' if size else ''}"
 
 
-def _dots(report: Report) -> list[Dot]:
+def _dots(report: Report, across: Sequence[Axis], up: Axis) -> list[Dot]:
+    def dot(title: str, kind: str, metrics: Metrics, precisions: Mapping[str, str]) -> Dot:
+        left = {FLOAT32: text} if (text := _left(precisions)) else {}
+        return Dot(
+            title=title,
+            kind=kind,
+            x=tuple(_place(each, metrics, baseline) for each in across),
+            y=_place(up, metrics, baseline),
+            facts=tuple({**facts(told(), metrics, baseline), **left}.items()),
+            low=_scaled(up, metrics.get(f"{LOSS}_low")),
+            high=_scaled(up, metrics.get(f"{LOSS}_high")),
+        )
+
     baseline = report["baseline"]
     members = [
-        _dot(f"#{each['index']} {', '.join(each['aliases'])}".strip(), FRONT, each, baseline)
+        dot(
+            f"#{each['index']} {', '.join(each['aliases'])}".strip(),
+            FRONT,
+            each["metrics"],
+            each["precisions"],
+        )
         for each in report["candidates"]
         if each["pareto"]
     ]
-    own = {"metrics": {"accuracy_loss": 0.0, "size_ratio": 1.0, **baseline}, "precisions": {}}
-    return [*members, _dot("float model", FLOAT, own, baseline)]
+    return [*members, dot("float model", FLOAT, float_metrics(baseline), {})]
 
 
-def _dot(title: str, kind: str, candidate: Mapping[str, Any], baseline: Mapping[str, Any]) -> Dot:
-    metrics = candidate["metrics"]
-    ratio, loss = size_ratio(metrics, baseline), metrics.get("accuracy_loss")
-    low, high = (metrics.get(f"accuracy_loss_{end}") for end in ("low", "high"))
-    within = f" (95 %: {100 * low:.2f} to {in_percent(high, 2)})" if low is not None else ""
-    facts = {
-        "loss": f"{in_percent(loss, 2)}{within}",
-        "size": f"{in_bytes(metrics.get('size_bytes'))} ({in_percent(ratio, 1)} of float)",
-        "latency": in_ms(metrics.get("latency_ms")),
-        FLOAT32: _left(candidate["precisions"]),
-    }
-    return Dot(
-        title=title,
-        kind=kind,
-        x=(_percent(ratio), metrics.get("latency_ms")),
-        y=_percent(loss),
-        facts=tuple((name, text) for name, text in facts.items() if text),
-        low=_percent(low),
-        high=_percent(high),
-    )
+def _place(on: Axis, metrics: Metrics, baseline: Metrics) -> float | None:
+    return _scaled(on, figure(on.objective).value(metrics, baseline))
 
 
-def _percent(fraction: float | None) -> float | None:
-    return 100 * fraction if is_known(fraction) else None
+def _scaled(on: Axis, value: float | None) -> float | None:
+    return on.factor * value if is_known(value) else None
 
 
 def _left(precisions: Mapping[str, str]) -> str:
@@ -106,14 +128,5 @@ def _left(precisions: Mapping[str, str]) -> str:
     return f"{len(left)} of {len(precisions)}: {', '.join(left[:SHOWN_LAYERS])}{more}"
 
 
-def _measured(row: Row) -> list[Cell]:
-    return [cell for cell in row.cells.values() if cell.size_bytes is not None]
-
-
-def _size(row: Row) -> str:
-    return in_bytes(next((cell.size_bytes for cell in _measured(row)), None))
-
-
-def _figures(cell: Cell, one_size: bool) -> list[str]:
-    size = [] if one_size else [in_bytes(cell.size_bytes)]
-    return [*size, in_percent(cell.loss, 2), in_ms(cell.latency_ms)]
+def _size(row: SharedCandidate) -> str:
+    return in_bytes(min(row.sizes, default=None))

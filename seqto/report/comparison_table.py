@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seqto.figures import in_ms, in_percent
-from seqto.report.comparison import LIMITS, Cell, ComparisonInfo
+from seqto.figures import in_percent
+from seqto.report.comparison import LIMITS, SIZE, Cell, ComparisonInfo, compared
 from seqto.report.comparison_page import smallest_in_words
 
 MOST_ROWS = 12
@@ -20,7 +20,7 @@ def print_comparison(console: Console, info: ComparisonInfo) -> None:
     console.print(Text(info.title or "studies compared", "bold"))
     letters = _letters(len(info.studies))
     for letter, study in zip(letters, info.studies, strict=True):
-        # Whole, as the names of studies are what a person typed to make them.
+        # Never cut: the name is what a person typed to make the study.
         line = Text.assemble((f"{letter}  ", "bold"), study.label, (f"  {study.run[:8]}", "dim"))
         console.print(line, soft_wrap=True)
     console.print()
@@ -37,7 +37,7 @@ def print_comparison(console: Console, info: ComparisonInfo) -> None:
 
 
 def _letters(count: int) -> list[str]:
-    """Return a short name a study: A to Z, then A2 and so on."""
+    """Return a short name for each study: A to Z, then A2 and so on."""
     names, many = string.ascii_uppercase, len(string.ascii_uppercase)
     return [f"{names[at % many]}{at // many + 1 if at >= many else ''}" for at in range(count)]
 
@@ -82,5 +82,6 @@ def _cell(cell: Cell | None) -> Text:
         return Text("")
     if cell.failure:
         return Text("failed", "red")
-    figures = (in_percent(cell.loss, 2), in_ms(cell.latency_ms))
+    # The rows are in the order of their sizes, and there is little room.
+    figures = [each.text(cell.metrics.get(each.name)) for each in compared() if each.name != SIZE]
     return Text("  ".join(filter(None, figures)), FRONT_STYLE if cell.pareto else "")

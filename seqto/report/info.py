@@ -5,21 +5,13 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from seqto.figures import LOSS, figure, is_known, share
 from seqto.pareto.front import comparable
 from seqto.types import Front, LayerScore, StudyRecord, Trial
 
-LOSS = "accuracy_loss"
 EXCLUDED = "excluded_count"
 RAW = ("kl", "mse", "first_half", "second_half")
-"""Details that are no shares of the largest, small as they may be."""
-FRACTIONS = {"accuracy_loss", "accuracy_drop", "size_ratio"}
-LABELS = {
-    "accuracy_loss": "accuracy loss",
-    "accuracy_drop": "accuracy drop",
-    "size_bytes": "size",
-    "size_ratio": "size",
-    "latency_ms": "latency",
-}
+"""Details that are not normalised, even where all of them happen to lie between 0 and 1."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +51,8 @@ class Detail:
 class SensitivityInfo:
     """How much quantization hurts each layer, the most hurt first.
 
-    `shares` are the scores from 0 to 1 (the largest); `details` are those that are normalised
-    from the start. A record holds no graph order, and the ranking is what a search starts from.
+    `shares` are the scores scaled to 0 to 1; `details` are the parts of the scores that were
+    between 0 and 1 from the start.
     """
 
     title: str
@@ -116,8 +108,7 @@ class Point:
 class FrontInfo:
     """All complete trials in the plane of two objectives, and the front among them.
 
-    `steps` are the members that are optimal in this plane alone: all of them unless the front
-    has a third objective.
+    `steps` are the members that are optimal in this plane alone: with two objectives all members.
     """
 
     title: str
@@ -181,21 +172,15 @@ def front_info(record: StudyRecord, front: Front) -> FrontInfo:
 
 
 def axis(objective: str, baseline: Mapping[str, float]) -> Axis:
-    """Return how an objective is shown: sizes and losses in percent, times in ms."""
-    label = LABELS.get(objective, objective.replace("_", " "))
-    figure = baseline.get(objective, math.nan)
-    shown = figure if math.isfinite(figure) else None
-    if objective == "size_ratio":
-        return Axis(objective, label, "% of the float model", 100.0, 100.0)
-    if objective in FRACTIONS:
-        return Axis(objective, label, "%", 100.0, 0.0)
-    if objective == "size_bytes" and shown:
-        return Axis(objective, label, "% of the float model", 100.0 / shown, 100.0)
-    if objective == "size_bytes":
-        return Axis(objective, label, "MB", 1e-6)
-    if objective.endswith("_ms"):
-        return Axis(objective, label.removesuffix(" ms"), "ms", 1.0, shown)
-    return Axis(objective, label, baseline=shown)
+    """Return how an objective is shown: as a share of the float model where there is such a one."""
+    shown, of_float = figure(objective), share(objective)
+    label, own = shown.label or shown.title, baseline.get(objective)
+    if of_float and is_known(own) and own > 0:
+        return Axis(objective, label, of_float.unit, of_float.factor / own, of_float.factor)
+    if shown.of_float is not None:
+        own = shown.of_float
+    known = own * shown.factor if is_known(own) else None
+    return Axis(objective, label, shown.unit, shown.factor, known)
 
 
 def shown_range(key: Sequence[float], others: Sequence[float], head: float) -> tuple[float, float]:
@@ -288,7 +273,7 @@ def _plane(record: StudyRecord, front: Front) -> tuple[Axis, Axis]:
     if LOSS in names:
         names = [*[name for name in names if name != LOSS][:1], LOSS]
     if len(names) == 1:
-        # One objective spans no plane: what it costs in excluded layers is the natural other.
+        # One objective spans no plane: the other axis is how many layers it takes.
         return Axis(EXCLUDED, "excluded layers"), axis(names[0], record.baseline)
     return axis(names[0], record.baseline), axis(names[1], record.baseline)
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from seqto.figures import Metrics, in_bytes, in_ms, in_percent, size_ratio
+from seqto.figures import Metrics, columns, float_metrics
 from seqto.pareto.front import comparable
 from seqto.report.answer import answer
 from seqto.report.info import study_title
@@ -12,7 +12,7 @@ from seqto.types import COMMAND, Front, StudyRecord, Trial
 
 MOST_ROWS = 12
 
-# MLflow's tables have neither borders nor alignment, and its sans serif digits are of one width.
+# MLflow's tables have neither borders nor alignment; all digits of its font are equally wide.
 _GAP, _DIGIT = "&emsp;", "&numsp;"
 _LINKS = {
     "report": "report",
@@ -25,8 +25,8 @@ _LINKS = {
 def study_note(record: StudyRecord, front: Front, pages: Mapping[str, str]) -> str:
     """Return the note as Markdown, with links to those pages that there are.
 
-    Until a person unfolds it MLflow shows about five lines, and covers all but two, so that no
-    link there can be clicked: hence the links come first, then the answer.
+    Until a person unfolds the note, MLflow shows about five lines of it, and only in the first two
+    can links be clicked: hence the links come first, then the answer.
     """
     links = [f"[{text}]({pages[name]})" for name, text in _LINKS.items() if name in pages]
     parts = [" · ".join(links), _answer(record, front), _table(record, front, pages), _rest(front)]
@@ -34,7 +34,7 @@ def study_note(record: StudyRecord, front: Front, pages: Mapping[str, str]) -> s
 
 
 def plain(text: str) -> str:
-    """Return text in which nothing means anything to Markdown or HTML."""
+    """Return text with every sign escaped that Markdown or HTML would interpret."""
     flat = " ".join(text.split())
     return re.sub(r"[^\w ./,%-]|_", lambda found: f"&#{ord(found.group())};", flat)
 
@@ -50,10 +50,10 @@ def _table(record: StudyRecord, front: Front, pages: Mapping[str, str]) -> str:
     shown = spread_members(front, MOST_ROWS)
     mixed = any(trial.candidate.is_mixed for trial in shown)
     rows = [_row(trial, front, record.baseline, pages, mixed) for trial in shown]
-    own = {"size_ratio": 1.0, "accuracy_loss": 0.0, **record.baseline}
+    own = float_metrics(record.baseline)
     rows.append(["float", "", *_figures(own, record.baseline), ""])
     layers = "layers" if mixed else "in float32"
-    titles = ["candidate", layers, "size", "of float", "loss", "accuracy", "latency", ""]
+    titles = ["candidate", layers, *(each.title for each in columns()), ""]
     kept = [at for at in range(len(titles)) if any(row[at] for row in rows)]
     padded = _padded([[row[at] for at in kept] for row in rows])
     lines = [[titles[at] for at in kept], *padded]
@@ -77,13 +77,7 @@ def _row(
 
 
 def _figures(metrics: Metrics, baseline: Metrics) -> list[str]:
-    return [
-        in_bytes(metrics.get("size_bytes")),
-        in_percent(size_ratio(metrics, baseline), 1),
-        in_percent(metrics.get("accuracy_loss"), 2),
-        in_percent(metrics.get("accuracy"), 1),
-        in_ms(metrics.get("latency_ms")),
-    ]
+    return [each.text(each.value(metrics, baseline)) for each in columns()]
 
 
 def _padded(rows: Sequence[Sequence[str]]) -> list[list[str]]:

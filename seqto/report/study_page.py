@@ -1,27 +1,30 @@
 """A study as one page: its answer, its front to look around in, and all that it rests on."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from seqto.figures import (
+    Figure,
     Metrics,
+    columns,
+    costs,
+    figure,
+    float_metrics,
     in_bytes,
     in_digits,
-    in_ms,
-    in_percent,
     is_known,
-    size_ratio,
+    viewed,
 )
 from seqto.pareto.front import comparable
 from seqto.report.answer import answer
 from seqto.report.chart import FLOAT, FRONT, OTHER, Dot, Series, chart
 from seqto.report.commands import load_command, rebuild_command, session_lines, study_command
-from seqto.report.info import Axis, axis, front_info, sensitivity_info, study_title
+from seqto.report.info import EXCLUDED, Axis, axis, front_info, sensitivity_info, study_title
 from seqto.report.pages import picture, render
-from seqto.report.wording import in_words, losses_alike
+from seqto.report.wording import facts, in_words, interval, losses_alike
 from seqto.types import (
     SCHEMES,
     SHORT,
@@ -42,7 +45,7 @@ Pictures = Mapping[str, Path]
 
 
 @dataclass(frozen=True)
-class Figure:
+class SortedCell:
     """A cell of a table: what is read, and the number it is sorted by."""
 
     text: str
@@ -50,7 +53,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Row:
+class CandidateRow:
     """A candidate in the table; `layers` names the entry of the page's data that has them."""
 
     index: int
@@ -61,7 +64,24 @@ class Row:
     pareto: bool
     scheme: str
     state: str
-    figures: tuple[Figure, ...]
+    figures: tuple[SortedCell, ...]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the table: what it shows of a candidate, and the metric that it is sorted by."""
+
+    title: str
+    by: Figure
+    text: Callable[[Metrics, Metrics], str]
+    """Of a candidate's metrics, given the float model's."""
+
+    def cell(self, metrics: Metrics, baseline: Metrics) -> SortedCell:
+        """Return a candidate's cell."""
+        value = self.by.value(metrics, baseline)
+        if not is_known(value):
+            return SortedCell("")
+        return SortedCell(self.text(metrics, baseline), float(value))
 
 
 @dataclass(frozen=True)
@@ -98,7 +118,7 @@ def study_page(
     exclusions: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the page of a study, from what its tracker holds and its pictures."""
-    titles = _titles(record)
+    shown = _columns(record)
     return render(
         TEMPLATE,
         page_data(record, front),
@@ -111,10 +131,12 @@ def study_page(
         counts=_counts(record, front),
         hypervolume=in_digits(front.hypervolume),
         choices=choices(record, front),
-        titles=titles,
+        titles=[each.title for each in shown],
         layers_title=_layers_title(record),
-        rows=[_row(trial, record, front, titles) for trial in _by_index(record)],
-        float_figures=_figures(_float_metrics(record.baseline), record.baseline, titles),
+        rows=[_row(trial, record, front, shown) for trial in _by_index(record)],
+        float_figures=[
+            each.cell(float_metrics(record.baseline), record.baseline) for each in shown
+        ],
         layers=_layers(record),
         score_in_words=_score_in_words(record),
         failures=[each for each in _by_index(record) if each.failure],
@@ -152,13 +174,13 @@ def front_chart(record: StudyRecord, front: Front) -> dict[str, Any]:
         _dot(trial, record, front, across, info.y, FRONT if trial.id in members else OTHER)
         for trial in comparable(record.trials)
     ]
-    own = _float_metrics(record.baseline)
+    own = float_metrics(record.baseline)
     ground = Dot(
         title="float model",
         kind=FLOAT,
         x=tuple(each.baseline for each in across),
         y=info.y.baseline,
-        facts=_facts(own, record.baseline),
+        facts=tuple(facts(viewed(), own, record.baseline).items()),
         label="float",
     )
     named = Series(study_title(record), (*dots, ground))
@@ -181,14 +203,6 @@ def choices(record: StudyRecord, front: Front) -> list[Choice]:
     ]
 
 
-def interval(metrics: Metrics) -> str:
-    """Return the 95 % interval of the loss, or nothing where it is not known."""
-    low, high = metrics.get("accuracy_loss_low"), metrics.get("accuracy_loss_high")
-    if not is_known(low) or not is_known(high):
-        return ""
-    return f"{100 * low:.2f} to {in_percent(high, 2)}"
-
-
 def _by_index(record: StudyRecord) -> list[Trial]:
     return sorted(record.trials, key=lambda trial: trial.index)
 
@@ -205,9 +219,9 @@ def _digits(candidate: Candidate, names: Sequence[str], kinds: Sequence[str]) ->
 
 
 def _further_axes(record: StudyRecord, x: Axis, y: Axis) -> list[Axis]:
-    """Return what else the loss may be seen over, where all that is compared has it."""
+    """Return the other costs that the chart may show, if they are known of all candidates."""
     taken = (x.objective, y.objective)
-    names = [name for name in ("size_bytes", "latency_ms") if name not in taken]
+    names = [each.name for each in costs() if each.name not in taken]
     trials = comparable(record.trials)
     return [
         axis(name, record.baseline)
@@ -220,52 +234,29 @@ def _dot(
     trial: Trial, record: StudyRecord, front: Front, across: Sequence[Axis], up: Axis, kind: str
 ) -> Dot:
     aliases = ", ".join(front.aliases(trial))
-    factor = up.factor if up.objective == "accuracy_loss" else math.nan
-    low, high = (trial.metrics.get(f"accuracy_loss_{end}", math.nan) for end in ("low", "high"))
+    scheme = {"scheme": trial.candidate.scheme} if trial.candidate.scheme else {}
+    low, high = (trial.metrics.get(f"{up.objective}_{end}", math.nan) for end in ("low", "high"))
     return Dot(
         title=f"#{trial.index} {aliases}".strip(),
         kind=kind,
         x=tuple(_place(trial, each) for each in across),
         y=_place(trial, up),
-        facts=_facts(trial.metrics, record.baseline, trial.candidate),
-        low=_known(low * factor),
-        high=_known(high * factor),
+        facts=tuple({**facts(viewed(), trial.metrics, record.baseline), **scheme}.items()),
+        low=_known(low * up.factor),
+        high=_known(high * up.factor),
         label=f"#{trial.index} {aliases}" if aliases else "",
         layers=str(trial.index),
     )
 
 
 def _place(trial: Trial, where: Axis) -> float | None:
-    if where.objective == "excluded_count":
+    if where.objective == EXCLUDED:
         return float(len(trial.candidate.excluded))
     return _known(trial.metrics.get(where.objective, math.nan) * where.factor)
 
 
 def _known(value: float | None) -> float | None:
     return float(value) if is_known(value) else None
-
-
-def _facts(
-    metrics: Metrics, baseline: Metrics, candidate: Candidate | None = None
-) -> tuple[tuple[str, str], ...]:
-    """Return what a person reads of a model, by name."""
-    within = interval(metrics)
-    loss = in_percent(metrics.get("accuracy_loss"), 2)
-    share = in_percent(size_ratio(metrics, baseline), 1)
-    size = in_bytes(metrics.get("size_bytes"))
-    facts = {
-        "loss": f"{loss} (95 %: {within})" if within else loss,
-        "size": f"{size} ({share} of float)" if size and share else size or share,
-        "latency": in_ms(metrics.get("latency_ms")),
-        "accuracy": in_percent(metrics.get("accuracy"), 1),
-        "scheme": candidate.scheme if candidate else "",
-    }
-    return tuple((name, text) for name, text in facts.items() if text)
-
-
-def _float_metrics(baseline: Metrics) -> Metrics:
-    """Return the float model's metrics as if it were a candidate."""
-    return {"size_ratio": 1.0, "accuracy_loss": 0.0, **baseline}
 
 
 def _layers_title(record: StudyRecord) -> str:
@@ -281,43 +272,30 @@ def _counted(candidate: Candidate, title: str) -> str:
     return ", ".join(f"{len(groups[kind])} {kind}" for kind in SHORT if kind in groups)
 
 
-def _titles(record: StudyRecord) -> tuple[str, ...]:
+def _columns(record: StudyRecord) -> list[Column]:
     """Return the columns that at least one candidate has a number for."""
-    return tuple(
-        title
-        for title, (name, _) in _COLUMNS.items()
-        if any(is_known(trial.metrics.get(name)) for trial in record.trials)
-    )
+    found = [column for each in columns(details=True) for column in _columns_of(each)]
+    return [
+        each
+        for each in found
+        if any(is_known(trial.metrics.get(each.by.name)) for trial in record.trials)
+    ]
 
 
-_COLUMNS: dict[str, tuple[str, Any]] = {
-    "size": ("size_bytes", in_bytes),
-    "of float": ("size_ratio", lambda value: in_percent(value, 1)),
-    "loss": ("accuracy_loss", lambda value: in_percent(value, 2)),
-    "95 % interval": ("accuracy_loss_high", None),
-    "divergence": ("divergence", lambda value: f"{value:.2g}"),
-    "accuracy": ("accuracy", lambda value: in_percent(value, 1)),
-    "latency": ("latency_ms", in_ms),
-}
-"""Titles of the table with the metric that each shows, and how it is written."""
+def _columns_of(shown: Figure) -> list[Column]:
+    """Return the column of a figure, and that of its 95 % interval if it has one."""
+    own = Column(shown.title, shown, lambda *metrics: shown.text(shown.value(*metrics)))
+    if not shown.has_interval:
+        return [own]
+    high = figure(f"{shown.name}_high")
+    return [own, Column("95 % interval", high, lambda metrics, _: interval(shown, metrics))]
 
 
-def _figures(metrics: Metrics, baseline: Metrics, titles: Sequence[str]) -> tuple[Figure, ...]:
-    def figure(title: str) -> Figure:
-        name, written = _COLUMNS[title]
-        value = size_ratio(metrics, baseline) if name == "size_ratio" else metrics.get(name)
-        if not is_known(value):
-            return Figure("")
-        return Figure(interval(metrics) if written is None else written(value), float(value))
-
-    return tuple(figure(title) for title in titles)
-
-
-def _row(trial: Trial, record: StudyRecord, front: Front, titles: Sequence[str]) -> Row:
+def _row(trial: Trial, record: StudyRecord, front: Front, shown: Sequence[Column]) -> CandidateRow:
     state = "" if trial.state is TrialState.COMPLETE else trial.state.value.lower()
     if trial.duplicate_of is not None:
         state = f"same model as #{trial.duplicate_of}"
-    return Row(
+    return CandidateRow(
         index=trial.index,
         layers=str(trial.index),
         precisions=_counted(trial.candidate, _layers_title(record)),
@@ -326,7 +304,7 @@ def _row(trial: Trial, record: StudyRecord, front: Front, titles: Sequence[str])
         pareto=any(member.id == trial.id for member in front.members),
         scheme=trial.candidate.scheme,
         state=state,
-        figures=_figures(trial.metrics, record.baseline, titles),
+        figures=tuple(each.cell(trial.metrics, record.baseline) for each in shown),
     )
 
 
@@ -369,10 +347,10 @@ def _schemes(record: StudyRecord) -> list[dict[str, Any]]:
     return [
         {
             "scheme": row["scheme"],
-            "ratio": in_percent(number(row, "size_ratio"), 1),
+            "ratio": figure("size_ratio").text(number(row, "size_ratio")),
             "divergence": in_digits(number(row, "divergence")),
             "exact": in_digits(number(row, "exact_divergence")),
-            "latency": in_ms(number(row, "latency_ms")),
+            "latency": figure("latency_ms").text(number(row, "latency_ms")),
             "base": bool(row["base"]),
         }
         for row in record.tables.get(SCHEMES, ())

@@ -1,8 +1,7 @@
 """What a person sees in the terminal while a study runs and when it ends."""
 
 import importlib.util
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TypeGuard
 
@@ -20,14 +19,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from seqto.figures import (
-    Metrics,
-    in_bytes,
-    in_digits,
-    in_ms,
-    in_percent,
-    size_ratio,
-)
+from seqto.figures import LOSS, Figure, columns, figure, float_metrics
 from seqto.pareto.front import comparable
 from seqto.report.info import study_title
 from seqto.report.wording import in_words, losses_alike, spread_members
@@ -42,10 +34,6 @@ from seqto.types import (
 
 MOST_ROWS = 12
 ALIAS_STYLE = "bold green"
-# Shown in columns of their own, or too close to one that is.
-KNOWN = {"accuracy_loss", "size_bytes", "size_ratio", "accuracy", "latency_ms"}
-
-OF_FLOAT, ACCURACY = "of float", "accuracy"
 
 
 def print_front(console: Console, record: StudyRecord, front: Front) -> None:
@@ -73,17 +61,18 @@ def print_schemes(console: Console, record: StudyRecord) -> None:
         return
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("full quantization")
-    for title in ("of float", "divergence", "exact", "latency"):
+    share, latency = figure("size_ratio"), figure("latency_ms")
+    for title in (share.title, "divergence", "exact", latency.title):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("")
     for row in rows:
         figures = {name: float(value) for name, value in row.items() if _is_number(value)}
         table.add_row(
             escape(str(row["scheme"])),
-            in_percent(figures["size_ratio"], 1),
+            share.text(figures[share.name]),
             f"{figures['divergence']:.4f}",
             f"{figures['exact_divergence']:.4f}",
-            in_ms(figures["latency_ms"]),
+            latency.text(figures[latency.name]),
             Text("base", ALIAS_STYLE) if row["base"] else "",
         )
     console.print(table)
@@ -106,7 +95,7 @@ def can_show_bars(console: Console) -> bool:
 class StudyProgress:
     """A progress bar of a study; silent where the console can show none.
 
-    A total of None stands for a search that does not know how many candidates it will try.
+    The total is None where a search does not know how many candidates it will try.
     """
 
     def __init__(self, console: Console, total: int | None = None) -> None:
@@ -119,7 +108,7 @@ class StudyProgress:
             console=console,
             transient=True,
             disable=not can_show_bars(console),
-            # The default of 30 s holds no two candidates of a slow device.
+            # On a slow device, no two candidates end within the default of 30 s.
             speed_estimate_period=600,
         )
         self._enabled = can_show_bars(console)
@@ -159,20 +148,13 @@ class _TimeLeftColumn(TimeRemainingColumn):
         return Text.assemble(super().render(task), (" left", "dim"))
 
 
-@dataclass(frozen=True)
-class _Column:
-    title: str
-    show: Callable[[Metrics], str]
-    """Returns nothing where the metrics lack the number."""
-
-
 def _heading(record: StudyRecord, front: Front) -> Text:
     count = f"{len(front.members)} of {len(comparable(record.trials))} candidates on the front"
     return Text.assemble((study_title(record), "bold"), f"  {count}")
 
 
 def _recommended(record: StudyRecord, front: Front) -> Table:
-    """Return a line a recommended trial, whose words stay in their column where it wraps."""
+    """Return one line per recommended trial; where it wraps, its words stay in their column."""
     lines = Table.grid(padding=(0, 2, 0, 0))
     for trial in {each.trial.id: each.trial for each in front.recommended}.values():
         offer = in_words(trial.metrics, record.baseline, record.tags.get("seqto.metric", "top1"))
@@ -185,9 +167,11 @@ def _recommended(record: StudyRecord, front: Front) -> Table:
 def _fitting_table(
     console: Console, record: StudyRecord, front: Front, shown: Sequence[Trial]
 ) -> Table:
-    """Return the front's table; without columns that the words below it repeat, where too wide."""
+    """Return the front's table, with as many of the dispensable columns as fit the terminal."""
     # Rich would cut the aliases first, which are what a person goes on with.
-    for gap, left_out in ((2, ()), (1, ()), (1, (OF_FLOAT,)), (1, (OF_FLOAT, ACCURACY))):
+    spare = [each for each in columns() if each.dispensable]
+    fewer = [(1, spare[:count]) for count in range(len(spare) + 1)]
+    for gap, left_out in [(2, []), *fewer]:
         table = _front_table(record, front, shown, gap, left_out)
         table.width = console.measure(table, options=console.options.update(width=1000)).maximum
         if table.width <= console.width:
@@ -196,60 +180,47 @@ def _fitting_table(
 
 
 def _front_table(
-    record: StudyRecord, front: Front, shown: Sequence[Trial], gap: int, left_out: Sequence[str]
+    record: StudyRecord, front: Front, shown: Sequence[Trial], gap: int, left_out: Sequence[Figure]
 ) -> Table:
-    columns = [
-        column
-        for column in _columns(front, record.baseline)
-        if column.title not in left_out
-        and any(column.show(trial.metrics) for trial in front.members)
+    def text(each: Figure, metrics: Mapping[str, float]) -> str:
+        return each.text(each.value(metrics, record.baseline))
+
+    kept = [
+        each
+        for each in _with_objectives(columns(), front)
+        if each not in left_out and any(text(each, trial.metrics) for trial in front.members)
     ]
     table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
     mixed = any(each.candidate.is_mixed for each in shown)
     names = ("candidate", "layers" if mixed else "excluded")
-    for title in (*names, *(column.title for column in columns)):
+    for title in (*names, *(escape(each.title) for each in kept)):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for trial in shown:
-        figures = [column.show(trial.metrics) for column in columns]
+        figures = [text(each, trial.metrics) for each in kept]
         aliases = Text(", ".join(front.aliases(trial)), ALIAS_STYLE)
         table.add_row(f"#{trial.index}", trial.candidate.counted(mixed), *figures, aliases)
-    own = _float_metrics(record.baseline)
+    own = float_metrics(record.baseline)
     names_of_all = [name for name, _ in shown[0].candidate.precisions]
     whole = Candidate.excluding(names_of_all, names_of_all)
-    figures = [column.show(own) for column in columns]
+    figures = [text(each, own) for each in kept]
     table.add_row("float", whole.counted(mixed), *figures, style="dim")
     return table
 
 
-def _columns(front: Front, baseline: Metrics) -> list[_Column]:
-    def other(name: str) -> _Column:
-        return _Column(escape(name.replace("_", " ")), lambda metrics: in_digits(metrics.get(name)))
-
-    return [
-        _Column("size", lambda metrics: in_bytes(metrics.get("size_bytes"))),
-        _Column(OF_FLOAT, lambda metrics: in_percent(size_ratio(metrics, baseline), 1)),
-        _Column("loss", lambda metrics: in_percent(metrics.get("accuracy_loss"), 2)),
-        _Column(ACCURACY, lambda metrics: in_percent(metrics.get("accuracy"), 1)),
-        _Column("latency", lambda metrics: in_ms(metrics.get("latency_ms"))),
-        *(other(name) for name in front.objectives if name not in KNOWN),
-    ]
-
-
-def _float_metrics(baseline: Metrics) -> Metrics:
-    """Return the float model's metrics as if it were a candidate."""
-    return {"size_ratio": 1.0, "accuracy_loss": 0.0, **baseline}
+def _with_objectives(shown: Sequence[Figure], front: Front) -> list[Figure]:
+    """Return these figures, and behind them the objectives that are not among them."""
+    names = [each.name for each in shown]
+    return [*shown, *(figure(name) for name in front.objectives if name not in names)]
 
 
 def _ended(trial: Trial) -> str:
     """Say in a few words how a trial ended."""
     if trial.state != TrialState.COMPLETE:
         return f"#{trial.index} [red]{trial.state.value.lower()}[/red]"
-    parts = [
-        ("loss", in_percent(trial.metrics.get("accuracy_loss"), 2)),
-        ("size", in_bytes(trial.metrics.get("size_bytes"))),
-    ]
-    return f"#{trial.index} " + ", ".join(f"{name} {text}" for name, text in parts if text)
+    shown = [figure(LOSS), figure("size_bytes")]
+    parts = [(each.title, each.text(trial.metrics.get(each.name))) for each in shown]
+    return f"#{trial.index} " + ", ".join(f"{title} {text}" for title, text in parts if text)
 
 
 def _is_number(value: object) -> TypeGuard[float]:

@@ -1,8 +1,19 @@
 """What figures mean in words, and which of them can be told apart."""
 
 import itertools
+from collections.abc import Sequence
 
-from seqto.figures import Metrics, in_bytes, in_ms, in_short_percent, is_known, size_ratio
+from seqto.figures import (
+    LOSS,
+    Figure,
+    Metrics,
+    by_column,
+    figure,
+    in_short_percent,
+    is_known,
+    told,
+    whole,
+)
 from seqto.types import Front, Trial
 
 
@@ -11,23 +22,50 @@ def in_words(metrics: Metrics, baseline: Metrics, metric: str) -> str:
 
     `metric` is the name of the one that defines the accuracy loss.
     """
+    own_words = {
+        "size_ratio": lambda: _size_in_words(metrics, baseline),
+        LOSS: lambda: _loss_in_words(metrics, metric),
+        "latency_ms": lambda: _latency_in_words(metrics, baseline),
+    }
     parts = [
-        _size_in_words(metrics, baseline),
-        _loss_in_words(metrics, metric),
-        _latency_in_words(metrics, baseline),
+        own_words[each.name]() if each.name in own_words else _in_words(each, metrics, baseline)
+        for each in by_column(told())
     ]
     return ", ".join(part for part in parts if part)
 
 
+def facts(figures: Sequence[Figure], metrics: Metrics, baseline: Metrics) -> dict[str, str]:
+    """Return these figures as texts, by title; a share stands behind what it is a share of."""
+    found = {}
+    for each in figures:
+        text = each.text(each.value(metrics, baseline))
+        amount = whole(each)
+        if amount is not each:
+            total = amount.text(metrics.get(amount.name))
+            text = f"{total} ({text} {each.title})" if total and text else total or text
+        elif within := interval(each, metrics):
+            text = f"{text} (95 %: {within})"
+        found[amount.title] = text
+    return {title: text for title, text in found.items() if text}
+
+
+def interval(of: Figure, metrics: Metrics) -> str:
+    """Return the 95 % interval of a figure; an empty text where it is not known."""
+    low, high = metrics.get(f"{of.name}_low"), metrics.get(f"{of.name}_high")
+    if not of.has_interval or not is_known(low) or not is_known(high):
+        return ""
+    return f"{of.text(low).removesuffix(of.unit).rstrip()} to {of.text(high)}"
+
+
 def losses_alike(front: Front) -> str:
-    """Return which recommended trials may not differ in loss, as far as can be told."""
+    """Name the recommended trials whose losses are too close to tell apart."""
     trials = {each.trial.index: each.trial for each in front.recommended}.values()
-    known = [each for each in trials if "accuracy_loss_high" in each.metrics]
-    ordered = sorted(known, key=lambda trial: trial.metrics["accuracy_loss"])
+    known = [each for each in trials if f"{LOSS}_high" in each.metrics]
+    ordered = sorted(known, key=lambda trial: trial.metrics[LOSS])
     alike = {
         trial.index
         for better, worse in itertools.pairwise(ordered)
-        if better.metrics["accuracy_loss_high"] >= worse.metrics["accuracy_loss_low"]
+        if better.metrics[f"{LOSS}_high"] >= worse.metrics[f"{LOSS}_low"]
         for trial in (better, worse)
     }
     return " and ".join(f"#{index}" for index in sorted(alike))
@@ -49,16 +87,23 @@ def _gap(at: int, chosen: set[int], count: int) -> int:
     return count if at in (0, count - 1) else min((abs(at - each) for each in chosen), default=0)
 
 
+def _in_words(each: Figure, metrics: Metrics, baseline: Metrics) -> str:
+    """Say a figure that has no words of its own."""
+    value = each.value(metrics, baseline)
+    return f"{each.spoken_title} {each.spoken_text(value)}" if is_known(value) else ""
+
+
 def _size_in_words(metrics: Metrics, baseline: Metrics) -> str:
-    ratio = size_ratio(metrics, baseline)
+    share = figure("size_ratio")
+    ratio = share.value(metrics, baseline)
     if is_known(ratio):
         larger = ", larger than the original" if ratio > 1 else ""
         return f"{in_short_percent(ratio)} of the size{larger}"
-    return in_bytes(metrics.get("size_bytes"))
+    return whole(share).text(metrics.get(whole(share).name))
 
 
 def _loss_in_words(metrics: Metrics, metric: str) -> str:
-    loss = metrics.get("accuracy_loss")
+    loss = metrics.get(LOSS)
     if not is_known(loss):
         return ""
     if metric != "top1":
@@ -73,17 +118,17 @@ def _latency_in_words(metrics: Metrics, baseline: Metrics) -> str:
     if not is_known(latency):
         return ""
     if not is_known(own) or own <= 0 or latency <= 0:
-        return in_ms(latency)
+        return figure("latency_ms").text(latency)
     if not _apart(metrics, baseline):
         return "about as fast"
     return f"{own / latency:.1f}x faster" if latency < own else f"{latency / own:.1f}x slower"
 
 
 def _apart(metrics: Metrics, baseline: Metrics) -> bool:
-    """Return whether the latencies differ by more than noise: their own, 5 %, and 0.1 ms."""
+    """Return whether the latencies differ by more than their own noise, 5 % and 0.1 ms."""
     latency, own = metrics["latency_ms"], baseline["latency_ms"]
     slow, fast = (metrics, baseline) if latency > own else (baseline, metrics)
     low = slow.get("latency_p10_ms", slow["latency_ms"])
     high = fast.get("latency_p90_ms", fast["latency_ms"])
-    # For seconds on end a neighbour on the same core can double what a moment takes.
+    # Another process on the same core can double a latency for seconds.
     return low > high and abs(latency - own) >= max(0.05 * own, 0.1)

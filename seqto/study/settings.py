@@ -7,9 +7,8 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError, nearest
+from seqto.figures import objectives
 from seqto.pareto.limits import Constraint, Gate
-
-OBJECTIVES = ("accuracy_loss", "accuracy_drop", "size_bytes", "size_ratio", "latency_ms")
 
 
 @dataclass(kw_only=True, frozen=True, config=ConfigDict(extra="forbid"))
@@ -27,11 +26,12 @@ class StudySettings:
 
     def __post_init__(self) -> None:
         """Refuse objectives that nothing measures."""
+        known = [each.name for each in objectives()]
         for name in self.objectives:
-            if name not in OBJECTIVES:
+            if name not in known:
                 raise ConfigError(
-                    f"objectives has {name!r}{nearest(name, OBJECTIVES)}, which is not measured. "
-                    f"Choose from {', '.join(OBJECTIVES)}."
+                    f"objectives has {name!r}{nearest(name, known)}, which is not measured. "
+                    f"Choose from {', '.join(known)}."
                 )
         if len(set(self.objectives)) < 2:
             raise ConfigError(

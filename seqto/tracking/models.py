@@ -8,6 +8,7 @@ import mlflow.onnx
 from mlflow.models import Model as MlflowModel
 from mlflow.models import infer_signature
 
+from seqto.figures import by_column, told
 from seqto.graph.sessions import open_session
 from seqto.tracking.runs import Runs
 from seqto.tracking.stores import global_uri, quiet, unless_it_exists
@@ -110,15 +111,9 @@ def _requirements() -> list[str]:
 
 def _describe(trial: Trial) -> str:
     """Say what a version offers, the figures first: lists show some twenty characters."""
-    ratio, loss, latency = map(trial.metrics.get, ("size_ratio", "accuracy_loss", "latency_ms"))
-    facts = [
-        *([] if ratio is None else [f"{ratio:.0%} size"]),
-        *([] if loss is None else [f"{loss:.2%} loss"]),
-        *([] if latency is None else [f"{latency:.2f} ms"]),
-        f"candidate {trial.index}",
-        trial.candidate.in_words(),
-    ]
-    return ", ".join(facts)
+    measured = [each for each in by_column(told()) if each.name in trial.metrics]
+    figures = [each.summarised(trial.metrics[each.name]) for each in measured]
+    return ", ".join([*figures, f"candidate {trial.index}", trial.candidate.in_words()])
 
 
 def _about(name: str) -> str:

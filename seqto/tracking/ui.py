@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from seqto.figures import LOSS, costs, share, viewed
 from seqto.types import Front, Trial, trial_name
 
 # MLflow 3 opens in the mode for language models, which hides the runs and the model registry.
@@ -23,7 +24,6 @@ COLOURS = (RECOMMENDED, MEMBER, OTHER)
 MOST_COMPARED = 40
 """The ids of all runs are in the address of a comparison."""
 
-_SHOWN = ("accuracy_loss", "size_ratio", "latency_ms", "accuracy")
 _ABOUT = (
     "Selective quantization by seqto: a run is a study, the runs below it are its candidates. "
     "Open a study to read its answer, or choose one of the views."
@@ -69,8 +69,9 @@ def experiment_tags() -> dict[str, str]:
     figures = [f"metrics.`{name}`" for name in ("hypervolume", "front_size", "candidates")]
     studies = _table("tags.\"seqto.kind\" = 'study'", [*columns, *figures])
     # In another order than by date, MLflow does not fold candidates into their studies.
-    fronts = _table("tags.\"seqto.pareto\" = 'true'", _columns(_SHOWN), "accuracy_loss")
-    charts = _charts(("accuracy_loss", "size_ratio"), _SHOWN)
+    shown = [each.name for each in viewed()]
+    fronts = _table("tags.\"seqto.pareto\" = 'true'", _columns(shown), LOSS)
+    charts = _charts((LOSS, "size_ratio"), shown)
     return {
         "mlflow.experimentKind": "custom_model_development",
         "mlflow.note.content": _ABOUT,
@@ -81,9 +82,10 @@ def experiment_tags() -> dict[str, str]:
 
 def study_view(study: str, front: Front) -> tuple[str, str]:
     """Return the experiment's tag that holds the view of a study's candidates, and its value."""
-    objectives = tuple("size_ratio" if n == "size_bytes" else n for n in front.objectives)
+    objectives = tuple(each.name if (each := share(n)) else n for n in front.objectives)
     measured = {name for trial in front.members for name in trial.metrics}
-    shown = [name for name in dict.fromkeys((*objectives, *_SHOWN)) if name in measured]
+    wanted = dict.fromkeys((*objectives, *(each.name for each in viewed())))
+    shown = [name for name in wanted if name in measured]
     state = _table(f"tags.\"mlflow.parentRunId\" = '{study}'", _columns(shown), objectives[0])
     return f"{_VIEW}{_view_id(study)}", _packed({**state, **_charts(objectives, shown)})
 
@@ -114,9 +116,10 @@ def _table(condition: str, columns: Sequence[str], order: str = "") -> dict[str,
 
 
 def _charts(objectives: Sequence[str], shown: Sequence[str]) -> dict[str, Any]:
-    """Return the first objective over each other figure, then all of them at once."""
+    """Return the first objective over each other one and each cost, then all of them at once."""
     first, *others = objectives
-    planes = [name for name in dict.fromkeys((*others, "latency_ms")) if name in shown]
+    wanted = dict.fromkeys((*others, *(each.name for each in costs())))
+    planes = [name for name in wanted if name in shown]
     scatter = [
         {**_chart("SCATTER", f"{first}-{name}"), "xaxis": _axis(name), "yaxis": _axis(first)}
         for name in planes

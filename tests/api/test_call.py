@@ -71,7 +71,7 @@ def test_every_value_comes_through_hydra_as_it_is(value: Any) -> None:
     assert word("key", value) == f"key={written(value)}"
 
 
-@pytest.mark.parametrize("model", [residual().to_bytes(), residual().proto], ids=type)
+@pytest.mark.parametrize("model", [residual().to_bytes(), residual().proto], ids=["bytes", "proto"])
 def test_a_model_in_memory_is_loaded_from_there(model: Any) -> None:
     made = call(model, np.zeros((20, 3)), name="mine")
     given = made.given(made.config(), None)
@@ -114,7 +114,6 @@ def test_a_function_is_a_metric() -> None:
         ),
         ({"search": object(), "evaluations": 3}, "search.evaluations=3 has no effect"),
     ],
-    ids=str,
 )
 def test_words_about_an_object_are_refused(keywords: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError, match=text):

@@ -13,7 +13,6 @@ from seqto.report.answer import answer
 from seqto.report.study_page import (
     choices,
     front_chart,
-    interval,
     page_data,
     study_page,
     write_study_page,
@@ -95,11 +94,6 @@ def test_latency_is_another_axis_where_it_was_measured() -> None:
     chart = front_chart(record, find_front(record.trials, LOSS_SIZE, record.baseline))
     assert [axis["title"] for axis in chart["x"]] == ["size (% of the float model)", "latency (ms)"]
     assert len(chart["series"][0]["dots"][0]["x"]) == 2
-
-
-def test_an_interval_is_known_or_nothing() -> None:
-    assert interval({"accuracy_loss_low": 0.001, "accuracy_loss_high": 0.02}) == "0.10 to 2.00 %"
-    assert interval({"accuracy_loss_low": 0.001}) == ""
 
 
 def test_layers_are_digits_of_the_precisions() -> None:

@@ -1,0 +1,51 @@
+"""The figures that are measured: what is known of each, and how numbers are written."""
+
+from seqto.figures.formats import (
+    in_bytes,
+    in_digits,
+    in_ms,
+    in_percent,
+    in_short_percent,
+    is_known,
+)
+from seqto.figures.table import (
+    LOSS,
+    Figure,
+    Limit,
+    Metrics,
+    by_column,
+    columns,
+    costs,
+    figure,
+    float_metrics,
+    limited,
+    objectives,
+    share,
+    told,
+    viewed,
+    whole,
+)
+
+__all__ = [
+    "LOSS",
+    "Figure",
+    "Limit",
+    "Metrics",
+    "by_column",
+    "columns",
+    "costs",
+    "figure",
+    "float_metrics",
+    "in_bytes",
+    "in_digits",
+    "in_ms",
+    "in_percent",
+    "in_short_percent",
+    "is_known",
+    "limited",
+    "objectives",
+    "share",
+    "told",
+    "viewed",
+    "whole",
+]
