@@ -7,14 +7,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from seqto.graph.nodes import (
-    all_nodes,
-    attribute,
-    initializers,
-    replace_nodes,
-    unused_name,
-    used_tensors,
-)
+from seqto.graph.links import drop_unused
+from seqto.graph.nodes import attribute, initializers, replace_nodes, tensor_names, unused_name
 from seqto.types import Layer, Model
 
 FLOAT_TYPES = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
@@ -83,7 +77,7 @@ def gemm_to_matmul(model: Model) -> Model:
         nodes.extend(_split(node, graph) if _is_plain_gemm(node, constants) else [node])
     weights = {node.input[1] for node in graph.node if node.op_type == "Gemm"}
     replace_nodes(graph, nodes)
-    _drop_unused(graph, weights)
+    drop_unused(graph, weights)
     return Model(model.name, proto)
 
 
@@ -108,7 +102,7 @@ def _split(gemm: onnx.NodeProto, graph: onnx.GraphProto) -> list[onnx.NodeProto]
         weight = _transposed(graph, weight)
     if not bias:
         return [helper.make_node("MatMul", [gemm.input[0], weight], [output], gemm.name)]
-    product = _new_tensor(graph, f"{output}_matmul")
+    product = unused_name(f"{output}_matmul", tensor_names(graph))
     _describe_like(graph, output, product)
     name = unused_name(f"{gemm.name}_bias", {each.name for each in graph.node})
     return [
@@ -124,15 +118,9 @@ def _transposed(graph: onnx.GraphProto, weight: str) -> str:
     name = f"{weight}_transposed"
     if name in constants and np.array_equal(numpy_helper.to_array(constants[name]), values):
         return name
-    name = _new_tensor(graph, name)
+    name = unused_name(name, tensor_names(graph))
     graph.initializer.append(numpy_helper.from_array(values, name))
     return name
-
-
-def _new_tensor(graph: onnx.GraphProto, name: str) -> str:
-    """Return this name, with a number behind it if the graph already uses it."""
-    taken = {each for node in all_nodes(graph) for each in (*node.input, *node.output)}
-    return unused_name(name, taken | set(initializers(graph)))
 
 
 def _describe_like(graph: onnx.GraphProto, tensor: str, other: str) -> None:
@@ -144,11 +132,3 @@ def _describe_like(graph: onnx.GraphProto, tensor: str, other: str) -> None:
             described.CopyFrom(value)
             described.name = other
             return
-
-
-def _drop_unused(graph: onnx.GraphProto, candidates: Collection[str]) -> None:
-    """Drop those of these initializers that nothing reads any more."""
-    unused = set(candidates) - used_tensors(graph)
-    for index in reversed(range(len(graph.initializer))):
-        if graph.initializer[index].name in unused:
-            del graph.initializer[index]

@@ -13,7 +13,15 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from seqto.graph.nodes import initializers, replace_nodes, unused_name, used_tensors
+from seqto.graph.links import drop_unused
+from seqto.graph.nodes import (
+    initializers,
+    reads,
+    replace_nodes,
+    subgraphs,
+    tensor_names,
+    unused_name,
+)
 from seqto.types import Model
 
 EXACT = 2**24
@@ -29,7 +37,7 @@ def lowered(model: Model) -> Model:
     fold_constants(proto)
     split_integer_convolutions(proto)
     split_dynamic_quantization(proto)
-    _drop_unused(proto.graph)
+    drop_unused(proto.graph)
     # Shapes that were inferred for a free batch are no help to who has a fixed one.
     del proto.graph.value_info[:]
     return Model(model.name, proto)
@@ -41,7 +49,8 @@ def fold_constants(proto: onnx.ModelProto) -> None:
     folded = _constant_nodes(graph)
     made = {name for node in folded for name in node.output}
     kept = [node for node in graph.node if node.output[0] not in made]
-    wanted = sorted(made & {*(name for node in kept for name in node.input), *_outputs(graph)})
+    read = {name for node in kept for name in reads(node)}
+    wanted = sorted(made & read.union(each.name for each in graph.output))
     if not wanted:
         return
     for name, values in zip(wanted, _computed(proto, folded, wanted), strict=True):
@@ -49,25 +58,12 @@ def fold_constants(proto: onnx.ModelProto) -> None:
     replace_nodes(graph, kept)
 
 
-def _drop_unused(graph: onnx.GraphProto) -> None:
-    """Drop the constants that nothing reads any more."""
-    used = used_tensors(graph)
-    for index in reversed(range(len(graph.initializer))):
-        if graph.initializer[index].name not in used:
-            del graph.initializer[index]
-
-
-def _outputs(graph: onnx.GraphProto) -> list[str]:
-    return [each.name for each in graph.output]
-
-
 def _constant_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     """Return copies of the nodes that read nothing but constants, in the order of the graph."""
     known = {"", *initializers(graph)}
     found = []
     for node in graph.node:
-        plain = not any(each.HasField("g") or each.graphs for each in node.attribute)
-        if plain and node.input and known.issuperset(node.input):
+        if node.input and known.issuperset(node.input) and not [*subgraphs(node)]:
             known.update(node.output)
             found.append(onnx.NodeProto.FromString(node.SerializeToString()))
     return found
@@ -99,8 +95,7 @@ class _Builder:
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self._graph = graph
-        self._taken = {each for node in graph.node for each in (*node.input, *node.output)}
-        self._taken |= {*initializers(graph), *_outputs(graph)}
+        self._taken = tensor_names(graph)
         self.nodes: list[onnx.NodeProto] = []
 
     def constant(self, values: np.ndarray, name: str) -> str:

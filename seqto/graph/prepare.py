@@ -20,14 +20,9 @@ from onnx import helper, version_converter
 from seqto.errors import ModelError
 from seqto.graph.files import Weights, save_hollow, stripped
 from seqto.graph.folding import folded
+from seqto.graph.links import Links
 from seqto.graph.load import first_line
-from seqto.graph.nodes import (
-    all_nodes,
-    attribute,
-    initializers,
-    unused_name,
-    used_tensors,
-)
+from seqto.graph.nodes import all_nodes, attribute, initializers, unused_name
 from seqto.types import Model
 from seqto.types.storage import is_large
 
@@ -101,8 +96,12 @@ def tidy(proto: onnx.ModelProto) -> None:
     """Drop what ONNX Runtime adds and nothing uses, and put what has no order into one."""
     _keep_used_opsets(proto)
     graph = proto.graph
-    alive = used_tensors(graph) | {name for node in graph.node for name in node.output}
-    known = {each.name: each for each in graph.value_info if each.name in alive}
+    links = Links(graph)
+    known = {
+        each.name: each
+        for each in graph.value_info
+        if links.is_used(each.name) or links.maker(each.name) is not None
+    }
     _replace(graph.value_info, known)
     constants = initializers(graph)
     if len(constants) < len(graph.initializer):
@@ -114,15 +113,13 @@ def tidy(proto: onnx.ModelProto) -> None:
 def require_folded(graph: onnx.GraphProto, name: str) -> None:
     """Raise where a batch normalization that belongs into its convolution is still there."""
     # Quantizers leave it in float, between layers that they quantize: slow, and easily missed.
-    constants = initializers(graph)
-    leaving = {each.name for each in graph.output}
-    producers = {node.output[0]: node for node in graph.node if node.op_type == "Conv"}
-    for node in graph.node:
-        convolution = producers.get(node.input[0]) if _is_inference_norm(node) else None
-        if convolution is None or node.input[0] in leaving:
+    links = Links(graph)
+    for node in filter(_is_inference_norm, links.nodes):
+        convolution = links.maker(node.input[0])
+        if convolution is None or convolution.op_type != "Conv":
             continue
-        readers = sum(list(each.input).count(node.input[0]) for each in all_nodes(graph))
-        if readers == 1 and {*convolution.input[1:], *node.input[1:]} - {""} <= set(constants):
+        alone = len(links.readers(node.input[0])) == 1 and node.input[0] not in links.outputs
+        if alone and {*convolution.input[1:], *node.input[1:]} - {""} <= links.constants:
             raise ModelError(
                 f"Model {name}: batch normalization {node.name!r} was not folded into "
                 f"{convolution.name!r}; export the model in inference mode (model.eval())."

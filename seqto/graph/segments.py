@@ -1,14 +1,14 @@
 """Graphs cut into parts that run one after another, and what a change to a graph touches."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import onnx
 from onnx import TensorProto, helper
 
-from seqto.graph.nodes import all_nodes, initializers, replace_nodes
+from seqto.graph.links import Links
+from seqto.graph.nodes import initializers, reads, replace_nodes
 from seqto.types import Model
 
 _UNFUSED_READERS = {"Conv", "ConvTranspose", "Gemm", "DynamicQuantizeLinear"}
@@ -54,24 +54,23 @@ def clean_cuts(model: Model) -> tuple[Cut, ...]:
     before a layer. They do not before an addition, for one, which a Conv before it may do as well.
     """
     graph = model.proto.graph
-    makers = {name: node.op_type for node in graph.node for name in node.output}
+    links = Links(graph)
     closed = {each.name for each in graph.input} | {
         name
         for name, value in _types(graph).items()
         # ONNX Runtime may make signed ones unsigned, together with what reads them.
-        if makers.get(name) == "QuantizeLinear"
+        if (maker := links.maker(name)) is not None
+        and maker.op_type == "QuantizeLinear"
         and value.type.tensor_type.elem_type in (TensorProto.UINT8, TensorProto.UINT16)
     }
-    readers: dict[str, set[str]] = defaultdict(set)
-    for node in graph.node:
-        for name in _reads(node):
-            readers[name].add(node.op_type)
+
+    def is_clean(tensor: str) -> bool:
+        return tensor in closed or all(
+            node.op_type in _UNFUSED_READERS for node in links.readers(tensor)
+        )
+
     every = _places(graph)
-    inner = [
-        cut
-        for cut in every[1:-1]
-        if all(name in closed or readers[name] <= _UNFUSED_READERS for name in cut.tensors)
-    ]
+    inner = [cut for cut in every[1:-1] if all(map(is_clean, cut.tensors))]
     return (every[0], *inner, every[-1])
 
 
@@ -84,18 +83,19 @@ def in_order(model: Model) -> Model:
     """
     proto = model.copy_proto()
     graph = proto.graph
-    nodes = _reading_alone(graph)
-    makers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
-    pending = [makers[graph.output[0].name]] if graph.output[0].name in makers else []
-    seen, placed = set(pending), []
+    replace_nodes(graph, _reading_alone(graph))
+    links = Links(graph)
+    last = links.maker(graph.output[0].name)
+    pending = [] if last is None else [last]
+    # By identity, as nodes of the same content are different nodes.
+    seen, placed = set(map(id, pending)), []
     while pending:
-        needed = (makers[name] for name in _reads(nodes[pending[-1]]) if name in makers)
-        missing = next((index for index in needed if index not in seen), None)
+        missing = next((each for each in links.before(pending[-1]) if id(each) not in seen), None)
         if missing is None:
-            placed.append(nodes[pending.pop()])
+            placed.append(pending.pop())
         else:
             pending.append(missing)
-            seen.add(missing)
+            seen.add(id(missing))
     replace_nodes(graph, placed)
     graph.value_info.extend(_quantized_types(graph))
     return Model(model.name, proto, model.session)
@@ -110,7 +110,7 @@ def common_nodes(one: Model, other: Model) -> int:
     count = 0
     for mine, theirs in zip(first.graph.node, second.graph.node, strict=False):
         if _text(mine) != _text(theirs) or not all(
-            _same_constant(*(each.get(name) for each in constants)) for name in _reads(mine)
+            _same_constant(*(each.get(name) for each in constants)) for name in reads(mine)
         ):
             break
         count += 1
@@ -144,7 +144,7 @@ def changed_span(model: Model, changed: Model) -> Span:
     positions = [
         position
         for position, node in enumerate(model.proto.graph.node)
-        if _text(node) not in kept or others.intersection(_reads(node))
+        if _text(node) not in kept or others.intersection(reads(node))
     ]
     return Span(positions[0], positions[-1] + 1) if positions else Span(0, 0)
 
@@ -178,7 +178,7 @@ def _places(graph: onnx.GraphProto) -> list[Cut]:
 def _live(graph: onnx.GraphProto) -> Iterator[tuple[str, ...]]:
     """Yield for each place between nodes what was made before it and is needed behind it."""
     constants = initializers(graph)
-    last_use = {name: place for place, node in enumerate(graph.node) for name in _reads(node)}
+    last_use = {name: place for place, node in enumerate(graph.node) for name in reads(node)}
     last_use[graph.output[0].name] = len(graph.node)
     alive = [each.name for each in graph.input if each.name not in constants]
     for place in range(len(graph.node) + 1):
@@ -186,15 +186,6 @@ def _live(graph: onnx.GraphProto) -> Iterator[tuple[str, ...]]:
         yield tuple(alive)
         if place < len(graph.node):
             alive.extend(graph.node[place].output)
-
-
-def _reads(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the tensors that the node reads, or that a graph inside it may read."""
-    yield from node.input
-    for attribute in node.attribute:
-        for subgraph in (attribute.g, *attribute.graphs):
-            yield from (name for inner in all_nodes(subgraph) for name in inner.input)
-            yield from (each.name for each in subgraph.output)
 
 
 def _types(graph: onnx.GraphProto) -> dict[str, onnx.ValueInfoProto]:
@@ -215,7 +206,7 @@ def _model_of(
 ) -> Model:
     """Return these nodes of a model, with the constants they read, as a model of their own."""
     graph = source.proto.graph
-    read = {name for node in nodes for name in _reads(node)}
+    read = {name for node in nodes for name in reads(node)}
     types = _types(typed.proto.graph)
     proto = onnx.ModelProto(ir_version=source.proto.ir_version)
     proto.opset_import.extend(source.proto.opset_import)

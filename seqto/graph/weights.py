@@ -17,8 +17,9 @@ from onnx import TensorProto, helper, numpy_helper, version_converter
 from seqto.errors import LayerError, QuantizationError
 from seqto.graph.files import changed
 from seqto.graph.layers import reduced_axes, weight_of
+from seqto.graph.links import drop_unused
 from seqto.graph.load import first_line
-from seqto.graph.nodes import all_nodes, initializers, replace_nodes, unused_name, used_tensors
+from seqto.graph.nodes import all_nodes, initializers, replace_nodes, unused_name
 from seqto.types import FLOAT16, FLOAT32, INT4, INT8, INT16, Layer, Model
 
 INT4_OPSET = 21
@@ -114,7 +115,7 @@ def store_into(
     graph.initializer.extend(each for found in added.values() for each in found.tensors)
     unpacking = [each for found in added.values() for each in found.nodes]
     replace_nodes(graph, [*unpacking, *graph.node])
-    _drop(graph, replaced - used_tensors(graph))
+    drop_unused(graph, replaced)
 
 
 def _bias_of(
@@ -378,10 +379,3 @@ def _nibbles(integers: np.ndarray) -> bytes:
     values = integers.reshape(-1).view(np.uint8) & 0xF
     values = np.pad(values, (0, values.size % 2))
     return bytes((values[0::2] | values[1::2] << 4).tobytes())
-
-
-def _drop(graph: onnx.GraphProto, names: Collection[str]) -> None:
-    """Take these initializers out of the graph."""
-    for index in reversed(range(len(graph.initializer))):
-        if graph.initializer[index].name in names:
-            del graph.initializer[index]

@@ -91,7 +91,7 @@ class DynamicQuantizer:
         proto = model.copy_proto()
         # ORT makes all layers that share a weight read its quantized form.
         own_weights(proto, stored)
-        excluded = nodes_to_exclude(model, candidate, self.exclude)
+        excluded = nodes_to_exclude(known.links(model), candidate, self.exclude)
         try:
             quantizer = ReusingONNXQuantizer(
                 known,

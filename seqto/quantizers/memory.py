@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from seqto.graph.links import Links
 from seqto.graph.weights import INT4_OPSET, PackedWeights, at_opset
 from seqto.types import Model
 
@@ -28,6 +29,11 @@ class Known:
     def raised(self, mark: Callable[[Model], Model]) -> Model:
         """Return the model in the opset that 4-bit and 16-bit tensors need, marked."""
         return self.once("raised", lambda: mark(at_opset(self.model, INT4_OPSET)))
+
+    def links(self, model: Model) -> Links:
+        """Return the links of this model: the known one, or its raised form."""
+        # Both are held here, so the identity stays theirs.
+        return self.once(("links", id(model)), lambda: Links(model.proto.graph))
 
 
 class Memory:

@@ -1,7 +1,6 @@
 """What the quantizers share: options by name, the form of models, exclusions, precisions."""
 
 import sys
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
@@ -15,7 +14,8 @@ from onnxruntime.quantization.quant_utils import (
 from seqto.errors import ConfigError, LayerError, ModelError, nearest
 from seqto.graph.files import LARGE_TENSOR, changed
 from seqto.graph.layers import weight_layers
-from seqto.graph.regions import left_in_float, weightless_regions
+from seqto.graph.links import Links
+from seqto.graph.regions import left_in_float
 from seqto.types import INT8, INT16, Candidate, Layer, Model
 from seqto.types.storage import stored_bytes
 
@@ -103,53 +103,45 @@ def in_precisions(candidate: Candidate, precisions: Collection[str]) -> dict[str
     return {name: each for name, each in candidate.precisions if each in precisions}
 
 
-def nodes_to_exclude(model: Model, candidate: Candidate, always: Collection[str]) -> list[str]:
+def nodes_to_exclude(links: Links, candidate: Candidate, always: Collection[str]) -> list[str]:
     """Return every node that ORT has to leave alone for this candidate.
 
     Weights that are only stored in fewer bits are float to the operations around them.
     """
     layers = {name for name, _ in candidate.precisions} | set(always)
     excluded = layers - set(in_precisions(candidate, (INT8, INT16))) | set(always)
-    regions = weightless_regions(model.proto.graph, layers)
-    left = left_in_float(regions, layers, excluded)
-    return sorted(excluded) + left + _last_softmaxes(model.proto.graph, {*excluded, *left})
+    left = left_in_float(links, layers, excluded)
+    return sorted(excluded) + left + _last_softmaxes(links, {*excluded, *left})
 
 
-def _last_softmaxes(graph: onnx.GraphProto, known: Collection[str]) -> list[str]:
+def _last_softmaxes(links: Links, known: Collection[str]) -> list[str]:
     """Return what turns scores into the model's probabilities, unless it is known already.
 
     In steps of 1/256 most probabilities are 0 and the others alike, for no byte saved.
     """
-    outputs = {each.name for each in graph.output}
     return [
         node.name
-        for node in graph.node
+        for node in links.nodes
         if node.op_type in ("Softmax", "LogSoftmax")
-        and outputs.intersection(node.output)
+        and links.outputs.intersection(node.output)
         and node.name not in known
     ]
 
 
-def tensors_around(graph: onnx.GraphProto, layers: Collection[str]) -> set[str]:
+def tensors_around(links: Links, layers: Collection[str]) -> set[str]:
     """Return the activations that these layers read and write.
 
     An operation of one input, such as Clip, hands on what it gets: the activations on both of its
     sides count. A Relu that ORT takes out would otherwise leave its own precision behind.
     """
-    constants = {each.name for each in graph.initializer}
-    producers = {name: node for node in graph.node for name in node.output}
-    consumers = defaultdict(list)
-    for node in graph.node:
-        for name in node.input:
-            consumers[name].append(node)
 
     def activations(node: onnx.NodeProto) -> list[str]:
-        return [name for name in node.input if name and name not in constants]
+        return [name for name in node.input if name and name not in links.constants]
 
     found: set[str] = set()
     pending = [
         name
-        for node in graph.node
+        for node in links.nodes
         if node.name in layers
         for name in (*activations(node), *node.output)
     ]
@@ -158,8 +150,7 @@ def tensors_around(graph: onnx.GraphProto, layers: Collection[str]) -> set[str]:
         if name in found:
             continue
         found.add(name)
-        around = [*consumers[name], *([producers[name]] if name in producers else [])]
-        for node in around:
-            if node.op_type not in WEIGHT_OPS and len(activations(node)) == 1:
+        for node in (*links.readers(name), links.maker(name)):
+            if node is not None and node.op_type not in WEIGHT_OPS and len(activations(node)) == 1:
                 pending.extend((*activations(node), *node.output))
     return found

@@ -154,7 +154,8 @@ class StaticQuantizer:
         proto = model.copy_proto()
         # ORT makes all layers that share a weight read its quantized form.
         own_weights(proto, stored)
-        excluded = nodes_to_exclude(model, candidate, self.exclude)
+        links = known.links(model)
+        excluded = nodes_to_exclude(links, candidate, self.exclude)
         try:
             quantizer = ReusingQDQQuantizer(
                 known,
@@ -167,7 +168,7 @@ class StaticQuantizer:
                 [],
                 excluded,
                 self._quantized_ops(),
-                self._options(set(ranges) & tensors_around(proto.graph, fine)),
+                self._options(set(ranges) & tensors_around(links, fine)),
             )
             quantizer.quantize_model()
             # ORT sorts when it saves a file; before that the graph is no valid ONNX.

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.graph.inner import dequantized
+from seqto.graph.links import Links
 from seqto.graph.load import input_specs
 from seqto.protocols import Quantizer
 from seqto.sensitivity.noise import Noise, together
@@ -181,18 +182,18 @@ class _InnerTensors:
 
 def _places(model: Model, quantized: Model, layers: Sequence[Layer]) -> dict[str, _Places]:
     """Return where the layers' inputs and outputs are found in both models."""
-    constants = {each.name for each in model.proto.graph.initializer}
-    floats = {node.name: node for node in model.proto.graph.node}
+    given, links = Links(model.proto.graph), Links(quantized.proto.graph)
+    floats = {node.name: node for node in given.nodes}
     # A layer that became integer operations is gone, but its tensors keep their names.
-    nodes = floats | {node.name: node for node in quantized.proto.graph.node}
+    nodes = floats | {node.name: node for node in links.nodes}
     found = {}
     for layer in layers:
         before, after = floats[layer.name], nodes[layer.name]
-        position = next(at for at, name in enumerate(before.input) if name not in constants)
+        position = next(at for at, name in enumerate(before.input) if name not in given.constants)
         made = after.output[0]
         found[layer.name] = _Places(
             _Place(before.input[position], after.input[position]),
             # Where ORT drops a Relu, the layer has its output, and the same name as in float.
-            _Place(made.removesuffix(QUANT_INPUT_SUFFIX), dequantized(quantized, made) or made),
+            _Place(made.removesuffix(QUANT_INPUT_SUFFIX), dequantized(links, made) or made),
         )
     return found

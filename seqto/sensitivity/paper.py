@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 from seqto.errors import ConfigError
 from seqto.graph.inner import dequantized
 from seqto.graph.layers import weight_layers
+from seqto.graph.links import Links
 from seqto.protocols import Quantizer
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
@@ -160,14 +161,14 @@ def _measure(
 
 
 def _matching(model: Model, quantized: Model, layers: Sequence[Layer]) -> dict[str, _Tensors]:
-    nodes = {node.name: node for node in quantized.proto.graph.node}
-    floats = {name for node in model.proto.graph.node for name in node.output}
+    given, links = Links(model.proto.graph), Links(quantized.proto.graph)
+    nodes = {node.name: node for node in links.nodes}
     found = {}
     for layer in layers:
         before = nodes[layer.name].output[0]
         reference = before.removesuffix(QUANT_INPUT_SUFFIX)
-        after = dequantized(quantized, before)
-        if reference in floats:
+        after = dequantized(links, before)
+        if given.maker(reference) is not None:
             # Without a Q/DQ pair behind it the output is not quantized: before and after agree.
             found[layer.name] = _Tensors(before, after or before, reference)
     return found
