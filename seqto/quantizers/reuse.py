@@ -40,8 +40,13 @@ class ReusingQDQQuantizer(QDQQuantizer):
 
     def __init__(self, known: Known, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.model = _QuickModel(self.model.model)
         self._known = known
+
+    def adjust_tensor_ranges(self) -> None:
+        """Give each tensor that only a Relu or Clip reads the range of what that one writes."""
+        # The base's __init__ calls this before anything else that goes through the whole graph.
+        self.model = _QuickModel(self.model.model)
+        super().adjust_tensor_ranges()
 
     def _get_tensor_type(self, tensor_name: str) -> Any:
         # ORT goes through all initializers, though it has them by name; for activations in vain.
@@ -224,6 +229,19 @@ class _QuickModel(ONNXModel):
     def __init__(self, model: onnx.ModelProto) -> None:
         super().__init__(model)
         self._names = {each.name for each in model.graph.initializer}
+        self._readers: dict[str, list[onnx.NodeProto]] | None = None
+
+    def input_name_to_nodes(self) -> dict[str, list[onnx.NodeProto]]:
+        """Return the nodes that read each tensor."""
+        # ORT asks again for each Relu and Clip, while it changes nothing but names of outputs.
+        if self._readers is None:
+            self._readers = super().input_name_to_nodes()
+        return self._readers
+
+    def add_node(self, node: onnx.NodeProto) -> None:
+        """Add a node: from here on ORT also changes what nodes read."""
+        self._readers = None
+        super().add_node(node)
 
     def add_initializer(self, tensor: onnx.TensorProto) -> None:
         """Add an initializer, unless there is one of its name."""
@@ -251,6 +269,12 @@ class _QuickModel(ONNXModel):
         for node in self.model.graph.node:
             if old_input_name in node.input:
                 self.replace_node_input(node, old_input_name, new_input_name)
+
+    def replace_output_of_all_nodes(self, old_output_name: str, new_output_name: str) -> None:
+        """Make all nodes that write the old tensor write the new one."""
+        for node in self.model.graph.node:
+            if old_output_name in node.output:
+                self.replace_node_output(node, old_output_name, new_output_name)
 
 
 def _symmetric_scales(
