@@ -1,8 +1,8 @@
-"""Layers left in float that stay so when ONNX Runtime loads the model.
+"""Keeps layers in float that ONNX Runtime would quantize when it loads the model.
 
 Where a Conv, ConvTranspose or Gemm with float weights lies between a DequantizeLinear and a
-QuantizeLinear, ONNX Runtime's WeightBiasQuantization quantizes the weights at load, a scale a
-tensor: the file pays for float weights, and the layer runs in 8 bits all the same.
+QuantizeLinear, ONNX Runtime's WeightBiasQuantization quantizes the weights at load, with one scale
+per tensor: the file is as large as with float weights, but the layer runs in 8 bits.
 """
 
 from collections.abc import Collection
@@ -18,10 +18,10 @@ _SEEN_THROUGH = ("Relu", "Clip")
 
 
 def keep_in_float(proto: onnx.ModelProto, layers: Collection[str]) -> None:
-    """Put a Concat of one input behind each of these layers that would be quantized at load.
+    """Add a Concat of one input after each of these layers that would be quantized at load.
 
-    Expects a QDQ graph. ONNX Runtime does not look through a Concat, nor take it out, and it costs
-    no more than a copy of the layer's output.
+    Expects a QDQ graph. ONNX Runtime neither looks through a Concat nor removes it, and it costs
+    only a copy of the layer's output.
     """
     graph = proto.graph
     found = undone_at_load(graph, layers)
@@ -54,7 +54,7 @@ def undone_at_load(graph: onnx.GraphProto, layers: Collection[str]) -> set[str]:
 
 
 def _is_quantized(node: onnx.NodeProto, links: Links) -> bool:
-    """Return whether all that reads the node's output is one QuantizeLinear, or leads to one."""
+    """Return whether only a QuantizeLinear reads the output, directly or after Relu or Clip."""
     while len(readers := links.readers(node.output[0])) == 1:
         (node,) = readers
         if node.op_type not in _SEEN_THROUGH:

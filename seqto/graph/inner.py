@@ -1,4 +1,4 @@
-"""Inner tensors of a graph: where to find them, and how to get at them."""
+"""Inner tensors of a graph: where they are, and how to make them outputs."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""What a runtime made of a model's nodes when it optimized the graph."""
+"""Which kernels run a model's nodes after a runtime optimized the graph."""
 
 import onnx
 
@@ -7,7 +7,7 @@ from seqto.types import Kernel, Model
 
 
 def kernels(model: Model, optimized: onnx.GraphProto) -> dict[str, Kernel]:
-    """Return what runs each node of the model; nodes that run as one have the same kernel."""
+    """Return the kernel that runs each node of the model; fused nodes have the same one."""
     by_name: dict[str, onnx.NodeProto] = {node.name: node for node in optimized.node}
     given, made = Links(model.proto.graph), Links(optimized)
 
@@ -15,7 +15,7 @@ def kernels(model: Model, optimized: onnx.GraphProto) -> dict[str, Kernel]:
         """Return the node of the optimized graph that this one became, or became a part of."""
         if node.name in by_name:
             return by_name[node.name]
-        # A fused node has the outputs of the last one of those that it stands for.
+        # A fused node has the outputs of the last node that it replaces.
         pending, seen = [node], {node.name}
         while pending:
             each = pending.pop(0)

@@ -1,4 +1,4 @@
-"""The layers of a graph that carry weights, and their normal form."""
+"""The layers of a graph, which are nodes with weights, and Gemm rewritten as MatMul."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -46,7 +46,7 @@ def reduced_axes(node: onnx.NodeProto, weight: onnx.TensorProto) -> tuple[int, .
     if node.op_type == "MatMul":
         on_the_right = len(node.input) > 1 and node.input[1] == weight.name
         return (max(rank - 2, 0),) if on_the_right else (rank - 1,)
-    # The weights of convolutions begin with the outputs, of transposed ones with the inputs.
+    # The first axis of a convolution's weight is its outputs, of a transposed one its inputs.
     outputs = 1 if node.op_type == "ConvTranspose" else 0
     return tuple(axis for axis in range(rank) if axis != outputs)
 
@@ -66,8 +66,8 @@ def tensor_bytes(tensor: onnx.TensorProto) -> int:
 def gemm_to_matmul(model: Model) -> Model:
     """Return the model with each plain Gemm of a constant weight as MatMul, and Add for its bias.
 
-    The MatMul keeps the Gemm's node name, and the last of the two its output's name. A Gemm that
-    also scales, or transposes its first input, is left alone.
+    The MatMul keeps the name of the Gemm, and the last of the two nodes the name of its output. A
+    Gemm that also scales, or transposes its first input, is not changed.
     """
     proto = model.copy_proto()
     graph = proto.graph
@@ -96,7 +96,7 @@ def _bias(node: onnx.NodeProto) -> str:
 
 
 def _split(gemm: onnx.NodeProto, graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-    """Return the nodes that stand for this Gemm; the graph gets the tensors they need."""
+    """Return the nodes that replace this Gemm, and add the tensors they need to the graph."""
     weight, output, bias = gemm.input[1], gemm.output[0], _bias(gemm)
     if attribute(gemm, "transB", 0):
         weight = _transposed(graph, weight)
@@ -112,7 +112,7 @@ def _split(gemm: onnx.NodeProto, graph: onnx.GraphProto) -> list[onnx.NodeProto]
 
 
 def _transposed(graph: onnx.GraphProto, weight: str) -> str:
-    """Return the name of the transposed weight, made once for all who share it."""
+    """Return the name of the transposed weight, created once for all layers that share it."""
     constants = initializers(graph)
     values = np.ascontiguousarray(numpy_helper.to_array(constants[weight]).T)
     name = f"{weight}_transposed"
@@ -125,7 +125,7 @@ def _transposed(graph: onnx.GraphProto, weight: str) -> str:
 
 def _describe_like(graph: onnx.GraphProto, tensor: str, other: str) -> None:
     """Give `other` the type and shape of `tensor`."""
-    # Quantizers pass over a tensor whose type they do not know.
+    # Quantizers skip tensors whose type they do not know.
     for value in (*graph.value_info, *graph.output):
         if value.name == tensor:
             described = graph.value_info.add()

@@ -1,8 +1,8 @@
-"""Candidates rewritten for importers that know fewer operations than ONNX Runtime does.
+"""Rewrites candidates for importers that know fewer operations than ONNX Runtime does.
 
-Expects a candidate as a quantizer makes it; leaves the same function of its inputs. Weights that
-are stored in fewer bits become constants, and ConvInteger and DynamicQuantizeLinear the operations
-that they are made of. All of it is exact: a float holds every integer that is summed there.
+Expects a candidate as a quantizer makes it; the result computes the same. Weights that are stored
+in fewer bits become plain constants; ConvInteger and DynamicQuantizeLinear become several simpler
+operations. This is exact: float32 holds every integer that occurs in the sums.
 """
 
 from collections.abc import Collection, Iterator
@@ -38,13 +38,13 @@ def lowered(model: Model) -> Model:
     split_integer_convolutions(proto)
     split_dynamic_quantization(proto)
     drop_unused(proto.graph)
-    # Shapes that were inferred for a free batch are no help to who has a fixed one.
+    # Shapes inferred for a free batch size do not help an importer that fixes it.
     del proto.graph.value_info[:]
     return Model(model.name, proto)
 
 
 def fold_constants(proto: onnx.ModelProto) -> None:
-    """Replace what is computed from constants alone by its values, as ONNX Runtime has them."""
+    """Replace nodes that depend only on constants by their values, computed by ONNX Runtime."""
     graph = proto.graph
     folded = _constant_nodes(graph)
     made = {name for node in folded for name in node.output}
@@ -82,7 +82,7 @@ def _computed(
     part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    # Nothing is gained by optimizing what runs once.
+    # It runs once: optimizing it would gain nothing.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(
         part.SerializeToString(), options, providers=["CPUExecutionProvider"]
@@ -91,7 +91,7 @@ def _computed(
 
 
 class _Builder:
-    """Nodes and constants on their way into a graph, under names that are free there."""
+    """Collects new nodes and constants for a graph, under names that are not taken there."""
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self._graph = graph
@@ -110,7 +110,7 @@ class _Builder:
         return free
 
     def rename_last(self, output: str) -> None:
-        """Give the output of the last node its name in the graph."""
+        """Rename the output of the last node."""
         self.nodes[-1].output[0] = output
 
     def _free(self, name: str) -> str:
@@ -158,7 +158,7 @@ def _split_convolution(
 
 
 def _centered_weight(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]) -> np.ndarray:
-    """Return a ConvInteger's weight less its zero point."""
+    """Return a ConvInteger's weight minus its zero point."""
     weight = numpy_helper.to_array(constants[node.input[1]]).astype(np.int32)
     if len(node.input) < 4 or not node.input[3]:
         return weight
@@ -167,10 +167,10 @@ def _centered_weight(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto
 
 
 def _exact_parts(weight: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield weights and their scales that add up to this one, each with exact sums in float32.
+    """Yield scales and weights that add up to this weight, each with exact sums in float32.
 
-    An output of many inputs may be too large a sum: then the weight's upper and lower bits are
-    convolved apart.
+    The sum over many inputs may be too large for that: then the weight's upper and lower bits are
+    convolved separately.
     """
     for bits in (9, 5, 3, 2, 1):
         base, rest, parts = 2**bits, weight, []
@@ -187,7 +187,7 @@ def _exact_parts(weight: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def split_dynamic_quantization(proto: onnx.ModelProto) -> None:
-    """Replace each DynamicQuantizeLinear by what ONNX Runtime computes there."""
+    """Replace each DynamicQuantizeLinear by the operations that ONNX Runtime's kernel performs."""
     graph = proto.graph
     builder = _Builder(graph)
     for node in graph.node:
@@ -209,7 +209,7 @@ def _split_quantization(node: onnx.NodeProto, builder: _Builder) -> None:
     low = builder.node("Min", [low, none], f"{scale}_bottom")
     span = builder.node("Sub", [high, low], f"{scale}_span")
     step = builder.node("Div", [span, most], f"{scale}_step")
-    # Where all values are zero, any scale will do but zero.
+    # If all values are zero, any scale is right except zero.
     flat = builder.node("Equal", [span, none], f"{scale}_flat")
     builder.node("Where", [flat, one, step], scale)
     builder.rename_last(scale)

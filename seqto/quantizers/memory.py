@@ -21,7 +21,7 @@ class Known:
     values: dict[Hashable, object] = field(default_factory=dict)
 
     def once(self, key: Hashable, compute: Callable[[], Value]) -> Value:
-        """Return what `compute` returned when this key was first asked for."""
+        """Return the result of `compute` for this key, computed only the first time."""
         if key not in self.values:
             self.values[key] = compute()
         return self.values[key]  # type: ignore[return-value]
@@ -32,7 +32,7 @@ class Known:
 
     def links(self, model: Model) -> Links:
         """Return the links of this model: the known one, or its raised form."""
-        # Both are held here, so the identity stays theirs.
+        # Both models are held here, so no other object can get their ids.
         return self.once(("links", id(model)), lambda: Links(model.proto.graph))
 
 
@@ -45,11 +45,11 @@ class Memory:
     def of(self, model: Model, settings: str) -> Known:
         """Return what is known of this very model under these settings."""
         known = self._known
-        # The model is held here, so no other one can come to have its identity.
+        # The model is held here, so no other object can get its identity.
         if known is None or known.model is not model or known.settings != settings:
             known = self._known = Known(model, settings)
         return known
 
     def __reduce__(self) -> tuple[type["Memory"], tuple[()]]:
-        # Another process begins anew: models are large, and it may never see this one.
+        # Another process starts empty: models are large, and it may never see this one.
         return Memory, ()

@@ -32,12 +32,12 @@ from seqto.types import (
 Metric = Literal["sqnr", "mse", "sqnr_delta"]
 
 _EXACT_DB = 50.0
-"""Stands for an input without noise, whose ratio is infinite: that of a sine in 8 bits."""
+"""Used for an input without noise, whose ratio is infinite: the ratio of a sine in 8 bits."""
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class LocalSensitivity:
-    """What two runs tell, one of the float and one of the fully quantized model, unfused.
+    """Compares a run of the float model with one of the fully quantized model, both unfused.
 
     `sqnr` is the signal-to-noise ratio of a layer's output in dB, `sqnr_delta` how much lower it
     is than that of the layer's input, and `mse` the mean squared error of the output.
@@ -56,7 +56,7 @@ class LocalSensitivity:
         ranges: Ranges,
         samples: Samples,
     ) -> tuple[LayerScore, ...]:
-        """Return the layers, the most hurt first."""
+        """Return the layers' scores, the most sensitive layer first."""
         full = Candidate.of({layer.name: INT8 for layer in layers})
         quantized = quantizer.quantize(model, ranges, full)
         first, second = _measure(model, quantized, layers, samples, self.samples)
@@ -94,7 +94,7 @@ class LocalSensitivity:
 
 @plain_dataclass
 class _LayerNoise:
-    """The noise in what a layer is given, and in what it makes of it."""
+    """The noise in a layer's input, and in its output."""
 
     given: Noise = field(default_factory=Noise)
     made: Noise = field(default_factory=Noise)
@@ -121,7 +121,7 @@ class _Places:
 
 
 def _normalised(noises: Mapping[str, _LayerNoise]) -> dict[Metric, dict[str, float]]:
-    """Return each metric from 0 to 1, the most hurt layer."""
+    """Return each metric, scaled so that the most sensitive layer has 1."""
     return {
         "sqnr": errors({name: -each.made.decibels for name, each in noises.items()}),
         "sqnr_delta": errors(_deltas(noises)),
@@ -138,7 +138,7 @@ def _deltas(noises: Mapping[str, _LayerNoise]) -> dict[str, float]:
 
 
 def _cost(metric: Metric, noise: _LayerNoise) -> float:
-    """Return the harm without dB, which do not add up."""
+    """Return the harm as a number that adds up over layers, as dB do not."""
     if metric == "mse":
         return noise.made.mean_square
     if metric == "sqnr":
@@ -147,7 +147,7 @@ def _cost(metric: Metric, noise: _LayerNoise) -> float:
 
 
 def _silence(layers: Sequence[Layer]) -> dict[str, _LayerNoise]:
-    """Return no noise yet, for each layer."""
+    """Return a record without noise for each layer."""
     return {layer.name: _LayerNoise() for layer in layers}
 
 
@@ -169,7 +169,7 @@ def _measure(
 
 
 class _InnerTensors:
-    """Inner tensors of a model; its inputs count as such."""
+    """Returns inner tensors of a model; its inputs count as such."""
 
     def __init__(self, model: Model, names: set[str]) -> None:
         inputs = {spec.name for spec in input_specs(model)}
@@ -193,7 +193,7 @@ def _places(model: Model, quantized: Model, layers: Sequence[Layer]) -> dict[str
         made = after.output[0]
         found[layer.name] = _Places(
             _Place(before.input[position], after.input[position]),
-            # Where ORT drops a Relu, the layer has its output, and the same name as in float.
+            # Where ORT removes a Relu, the layer writes the Relu's output, named as in float.
             _Place(made.removesuffix(QUANT_INPUT_SUFFIX), dequantized(links, made) or made),
         )
     return found
