@@ -1,7 +1,7 @@
-"""Models above the size of one protobuf message: apart from their weights, and as two files.
+"""Models too large for one protobuf message: graph and weights are kept and saved separately.
 
-Tools that read a whole model as one message get the graph alone: its large weights are references
-then, as of external data. A smaller model goes through every function here whole.
+Tools that read a model as one message get only the graph, in which large weights are references to
+external data. A model that fits into one message stays whole in every function here.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -21,23 +21,23 @@ from seqto.types.storage import copy_fields, is_large, stored_bytes
 from seqto.workspace import written_whole
 
 LARGE_TENSOR = 1024
-"""Bytes from which on a weight stands beside the graph; shapes and axes stay in it."""
+"""Weights of this many bytes or more are kept apart from the graph; shapes and axes stay in it."""
 
 _ALIGNMENT = 64
-"""Of weights in their file, for a runtime that computes with them where they lie."""
+"""Alignment of weights in their file, so that a runtime can use them without copying them."""
 
 _TYPES_IN_THE_GRAPH = (TensorProto.STRING, TensorProto.UNDEFINED)
 _ADDED = ".data"
 
 Weights = Mapping[int, onnx.TensorProto]
-"""The weights of a graph, by where they begin in the file that it says they are in."""
+"""The weights of a graph, by their offset in the file that the graph refers to."""
 
 
 def stripped(proto: onnx.ModelProto, location: str = "weights") -> tuple[onnx.ModelProto, Weights]:
     """Return a copy that may be changed, and the weights that it only refers to.
 
-    These are the tensors of the given model: a copy of them would double its memory. There are
-    none if the model is not too large for one message.
+    The weights are the given model's own tensors: copies would double its memory. A model that
+    fits into one message is copied whole, and there are no weights apart from it.
     """
     light = onnx.ModelProto()
     if not is_large(proto):
@@ -70,26 +70,26 @@ def attach(light: onnx.ModelProto, weights: Weights) -> onnx.ModelProto:
 def changed(
     proto: onnx.ModelProto, change: Callable[[onnx.ModelProto], onnx.ModelProto]
 ) -> onnx.ModelProto:
-    """Return what `change` makes of a copy of the model; a large one it gets without weights."""
+    """Return what `change` returns for a copy of the model; a large one has no weights then."""
     light, weights = stripped(proto)
     return attach(change(light), weights)
 
 
 def compact(proto: onnx.ModelProto, source: Model) -> onnx.ModelProto:
-    """Return what was made of a model, of a large one in no more memory than it needs."""
+    """Return the model made from `source`, a large one without memory it no longer needs."""
     if not source.is_large:
         return proto
-    # Protobuf still holds what was deleted from a message: here, the float weights.
+    # A protobuf message keeps the memory of what was deleted from it: here, the float weights.
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)
     return copy
 
 
 def save_model(model: Model, path: Path) -> None:
-    """Write the model to this file, and weights that it cannot hold to one beside it."""
+    """Write the model to this file, and weights that do not fit into it to a file beside it."""
     light, weights = stripped(model.proto, path.name + _ADDED)
     if weights:
-        # First, so that a graph that is there has its weights.
+        # Weights first: whenever the graph's file exists, its weights do too.
         with written_whole(path.with_name(path.name + _ADDED)) as temporary:
             _write(weights, temporary)
     with written_whole(path) as temporary:
@@ -97,16 +97,16 @@ def save_model(model: Model, path: Path) -> None:
 
 
 def read_weights(proto: onnx.ModelProto, folder: Path) -> None:
-    """Put the tensors that lie in files of this folder into memory."""
+    """Load the tensors that are stored in files of this folder into memory."""
     load_external_data_for_model(proto, str(folder))
     for tensor in proto.graph.initializer:
-        # Said or not it means the same, but then a model has one sha256 however it is stored.
+        # The default is the same as no value, but would give the model another sha256.
         if tensor.data_location == TensorProto.DEFAULT:
             tensor.ClearField("data_location")
 
 
 def buffer(weights: Weights) -> np.ndarray:
-    """Return in memory what a file of these weights would hold."""
+    """Return the content that a file of these weights would have."""
     whole = np.zeros(_end(weights), np.uint8)
     for start, content in _contents(weights):
         whole[start : start + len(content)] = np.frombuffer(content, np.uint8)
@@ -114,7 +114,7 @@ def buffer(weights: Weights) -> np.ndarray:
 
 
 def save_hollow(light: onnx.ModelProto, weights: Weights, path: Path) -> None:
-    """Write a graph and a file of the size of its weights, with nothing in it."""
+    """Write a graph, and in place of its weights an empty file of their size."""
     path.write_bytes(light.SerializeToString(deterministic=True))
     locations = {
         ExternalDataInfo(each).location
@@ -123,7 +123,7 @@ def save_hollow(light: onnx.ModelProto, weights: Weights, path: Path) -> None:
     }
     for location in locations:
         with (path.parent / location).open("wb") as file:
-            # A hole takes no room on the disk.
+            # A sparse file takes no space on the disk.
             file.truncate(_end(weights))
 
 
@@ -135,7 +135,7 @@ def _write(weights: Weights, path: Path) -> None:
 
 
 def _contents(weights: Weights) -> Iterator[tuple[int, bytes]]:
-    """Yield the bytes of each weight, and where they begin."""
+    """Yield the offset and the bytes of each weight."""
     for start, tensor in weights.items():
         if not tensor.HasField("raw_data"):
             tensor = numpy_helper.from_array(numpy_helper.to_array(tensor))
@@ -148,7 +148,7 @@ def _end(weights: Weights) -> int:
 
 
 def _reference(tensor: onnx.TensorProto, location: str, start: int) -> onnx.TensorProto:
-    """Return the tensor without its values, which are said to be in a file."""
+    """Return the tensor as a reference to its values in a file."""
     light = TensorProto(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type)
     light.data_location = TensorProto.EXTERNAL
     entries = {"location": location, "offset": start, "length": stored_bytes(tensor)}

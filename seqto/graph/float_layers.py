@@ -1,33 +1,33 @@
-"""Layers left in float that stay so when ONNX Runtime loads the model.
+"""Keeps layers in float that ONNX Runtime would quantize when it loads the model.
 
 Where a Conv, ConvTranspose or Gemm with float weights lies between a DequantizeLinear and a
-QuantizeLinear, ONNX Runtime's WeightBiasQuantization quantizes the weights at load, a scale a
-tensor: the file pays for float weights, and the layer runs in 8 bits all the same.
+QuantizeLinear, ONNX Runtime's WeightBiasQuantization quantizes the weights at load, with one scale
+per tensor: the file is as large as with float weights, but the layer runs in 8 bits.
 """
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 
 import onnx
 from onnx import helper
 
-from seqto.graph.nodes import replace_nodes, unused_name
+from seqto.graph.links import Links
+from seqto.graph.nodes import replace_nodes, tensor_names, unused_name
 
 _QUANTIZED_AT_LOAD = ("Conv", "ConvTranspose", "Gemm")
 _SEEN_THROUGH = ("Relu", "Clip")
 
 
 def keep_in_float(proto: onnx.ModelProto, layers: Collection[str]) -> None:
-    """Put a Concat of one input behind each of these layers that would be quantized at load.
+    """Add a Concat of one input after each of these layers that would be quantized at load.
 
-    Expects a QDQ graph. ONNX Runtime does not look through a Concat, nor take it out, and it costs
-    no more than a copy of the layer's output.
+    Expects a QDQ graph. ONNX Runtime neither looks through a Concat nor removes it, and it costs
+    only a copy of the layer's output.
     """
     graph = proto.graph
     found = undone_at_load(graph, layers)
     if not found:
         return
-    taken = {name for node in graph.node for name in (*node.input, *node.output)}
+    taken = tensor_names(graph)
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
         nodes.append(node)
@@ -41,28 +41,22 @@ def keep_in_float(proto: onnx.ModelProto, layers: Collection[str]) -> None:
 
 def undone_at_load(graph: onnx.GraphProto, layers: Collection[str]) -> set[str]:
     """Return those of these layers whose float weights ONNX Runtime would quantize."""
-    producers = {name: node for node in graph.node for name in node.output}
-    consumers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
-    for node in graph.node:
-        for name in node.input:
-            consumers[name].append(node)
+    links = Links(graph)
     return {
         node.name
         for node in graph.node
         if node.name in layers
         and node.op_type in _QUANTIZED_AT_LOAD
-        and node.input[0] in producers
-        and producers[node.input[0]].op_type == "DequantizeLinear"
-        and _is_quantized(node, consumers)
+        and (maker := links.maker(node.input[0])) is not None
+        and maker.op_type == "DequantizeLinear"
+        and _is_quantized(node, links)
     }
 
 
-def _is_quantized(node: onnx.NodeProto, consumers: Mapping[str, Sequence[onnx.NodeProto]]) -> bool:
-    """Return whether all that reads the node's output is one QuantizeLinear, or leads to one."""
-    readers = consumers[node.output[0]]
-    if len(readers) != 1:
-        return False
-    (reader,) = readers
-    if reader.op_type in _SEEN_THROUGH:
-        return _is_quantized(reader, consumers)
-    return bool(reader.op_type == "QuantizeLinear")
+def _is_quantized(node: onnx.NodeProto, links: Links) -> bool:
+    """Return whether only a QuantizeLinear reads the output, directly or after Relu or Clip."""
+    while len(readers := links.readers(node.output[0])) == 1:
+        (node,) = readers
+        if node.op_type not in _SEEN_THROUGH:
+            return bool(node.op_type == "QuantizeLinear")
+    return False

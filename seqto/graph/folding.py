@@ -1,4 +1,4 @@
-"""Large models as ONNX Runtime folds them: what `quant_pre_process` does, without its copies."""
+"""Constant folding of large models: what `quant_pre_process` does, without its copies."""
 
 from pathlib import Path
 
@@ -10,9 +10,9 @@ from seqto.graph.sessions import session_of
 
 
 def folded(light: onnx.ModelProto, weights: Weights, path: Path) -> onnx.ModelProto:
-    """Return the model with constants folded and shapes inferred; it is written to this path.
+    """Return the model with constants folded and shapes inferred; ORT writes it to this path.
 
-    `quant_pre_process` would hold it several times at once, and so it is done here step by step.
+    `quant_pre_process` would hold the model in memory several times at once.
     """
     import onnxruntime
     from onnxruntime.quantization.quant_utils import add_pre_process_metadata
@@ -23,7 +23,7 @@ def folded(light: onnx.ModelProto, weights: Weights, path: Path) -> onnx.ModelPr
     session_of(light, weights, options)
     written = onnx.load(path, load_external_data=False)
     _undo_additions(written.graph, light.graph)
-    # Without its weights, which have no part in it.
+    # Before the weights are read: shapes do not depend on them.
     inferred = onnx.shape_inference.infer_shapes(written)
     add_pre_process_metadata(inferred)
     read_weights(inferred, path.parent)
@@ -31,20 +31,20 @@ def folded(light: onnx.ModelProto, weights: Weights, path: Path) -> onnx.ModelPr
 
 
 def _undo_additions(written: onnx.GraphProto, given: onnx.GraphProto) -> None:
-    """Take out what ONNX Runtime adds only where it writes weights apart."""
+    """Remove what ONNX Runtime adds only when it writes weights to a separate file."""
     for tensor in written.initializer:
         if not tensor.doc_string:
             tensor.ClearField("doc_string")
     if _wiring(written) != _wiring(given):
         return
-    # It spells out the defaults of all attributes, else only where it changed a graph.
+    # It then writes the defaults of all attributes; otherwise only if it changed the graph.
     replace_nodes(written, given.node)
     if not given.HasField("doc_string"):
         written.ClearField("doc_string")
 
 
 def _wiring(graph: onnx.GraphProto) -> dict[str, tuple[object, ...]]:
-    """Return what each node computes from what."""
+    """Return the operation, inputs and outputs of each node."""
     return {
         node.name: (node.op_type, node.domain, tuple(node.input), tuple(node.output))
         for node in graph.node

@@ -13,7 +13,7 @@ def run_as_one(
     model: Model, layers: Sequence[Layer], kernels: Mapping[str, Kernel]
 ) -> tuple[Layer, ...]:
     """Return the layers, grouped where one kernel runs them or where they read the same weight."""
-    # In two precisions a weight would be stored twice.
+    # A weight in two precisions would be stored twice.
     weights = _weights(model)
     # Kernels without a name cannot be told apart.
     running = {name: kernel.name for name, kernel in kernels.items() if kernel.name}
@@ -34,7 +34,7 @@ def _weights(model: Model) -> dict[str, str]:
 
 
 def _united(names: Sequence[str], relations: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return the first of those that each name is tied to, in one relation or through several."""
+    """Return the first name of each name's group; equal values in a relation tie names."""
     firsts = {name: name for name in names}
     place = {name: index for index, name in enumerate(names)}
     for relation in relations:

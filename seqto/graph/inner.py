@@ -1,9 +1,10 @@
-"""Inner tensors of a graph: where to find them, and how to get at them."""
+"""Inner tensors of a graph: where they are, and how to make them outputs."""
 
 from collections.abc import Iterable
 
 import onnx
 
+from seqto.graph.links import Links
 from seqto.types import Model
 
 
@@ -17,12 +18,18 @@ def with_outputs(model: Model, names: Iterable[str]) -> Model:
     return Model(model.name, proto)
 
 
-def dequantized(model: Model, tensor: str) -> str | None:
-    """Return what a tensor becomes behind its pair of QuantizeLinear and DequantizeLinear."""
-    nodes = model.proto.graph.node
-    for node in nodes:
-        if node.op_type == "QuantizeLinear" and node.input[0] == tensor:
-            for other in nodes:
-                if other.op_type == "DequantizeLinear" and other.input[0] == node.output[0]:
-                    return str(other.output[0])
+def dequantized(links: Links, tensor: str) -> str | None:
+    """Return the tensor after the QuantizeLinear and DequantizeLinear behind this one, if any."""
+    for node in _readers(links, tensor, "QuantizeLinear"):
+        for other in _readers(links, node.output[0], "DequantizeLinear"):
+            return str(other.output[0])
     return None
+
+
+def _readers(links: Links, tensor: str, op_type: str) -> list[onnx.NodeProto]:
+    """Return the nodes of this type whose first input is this tensor."""
+    return [
+        node
+        for node in links.readers(tensor)
+        if node.op_type == op_type and node.input[0] == tensor
+    ]

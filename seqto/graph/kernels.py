@@ -1,40 +1,33 @@
-"""What a runtime made of a model's nodes when it optimized the graph."""
-
-from collections import defaultdict
+"""Which kernels run a model's nodes after a runtime optimized the graph."""
 
 import onnx
 
+from seqto.graph.links import Links
 from seqto.types import Kernel, Model
 
 
 def kernels(model: Model, optimized: onnx.GraphProto) -> dict[str, Kernel]:
-    """Return what runs each node of the model; nodes that run as one have the same kernel."""
+    """Return the kernel that runs each node of the model; fused nodes have the same one."""
     by_name: dict[str, onnx.NodeProto] = {node.name: node for node in optimized.node}
-    by_output: dict[str, onnx.NodeProto] = {
-        name: node for node in optimized.node for name in node.output
-    }
-    consumers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
-    for node in model.proto.graph.node:
-        for name in node.input:
-            consumers[name].append(node)
+    given, made = Links(model.proto.graph), Links(optimized)
 
     def landed(node: onnx.NodeProto) -> onnx.NodeProto | None:
         """Return the node of the optimized graph that this one became, or became a part of."""
         if node.name in by_name:
             return by_name[node.name]
-        # A fused node has the outputs of the last one of those that it stands for.
+        # A fused node has the outputs of the last node that it replaces.
         pending, seen = [node], {node.name}
         while pending:
             each = pending.pop(0)
             for name in each.output:
-                if name in by_output:
-                    return by_output[name]
-                fresh = [after for after in consumers[name] if after.name not in seen]
+                if (maker := made.maker(name)) is not None:
+                    return maker
+                fresh = [after for after in given.readers(name) if after.name not in seen]
                 seen.update(after.name for after in fresh)
                 pending.extend(fresh)
         return None
 
-    found = {node.name: landed(node) for node in model.proto.graph.node}
+    found = {node.name: landed(node) for node in given.nodes}
     return {
         name: Kernel(kernel.name, kernel.op_type)
         for name, kernel in found.items()

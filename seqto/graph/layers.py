@@ -1,4 +1,4 @@
-"""The layers of a graph that carry weights, and their normal form."""
+"""The layers of a graph, which are nodes with weights, and Gemm rewritten as MatMul."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -7,14 +7,8 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from seqto.graph.nodes import (
-    all_nodes,
-    attribute,
-    initializers,
-    replace_nodes,
-    unused_name,
-    used_tensors,
-)
+from seqto.graph.links import drop_unused
+from seqto.graph.nodes import attribute, initializers, replace_nodes, tensor_names, unused_name
 from seqto.types import Layer, Model
 
 FLOAT_TYPES = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
@@ -52,7 +46,7 @@ def reduced_axes(node: onnx.NodeProto, weight: onnx.TensorProto) -> tuple[int, .
     if node.op_type == "MatMul":
         on_the_right = len(node.input) > 1 and node.input[1] == weight.name
         return (max(rank - 2, 0),) if on_the_right else (rank - 1,)
-    # The weights of convolutions begin with the outputs, of transposed ones with the inputs.
+    # The first axis of a convolution's weight is its outputs, of a transposed one its inputs.
     outputs = 1 if node.op_type == "ConvTranspose" else 0
     return tuple(axis for axis in range(rank) if axis != outputs)
 
@@ -72,8 +66,8 @@ def tensor_bytes(tensor: onnx.TensorProto) -> int:
 def gemm_to_matmul(model: Model) -> Model:
     """Return the model with each plain Gemm of a constant weight as MatMul, and Add for its bias.
 
-    The MatMul keeps the Gemm's node name, and the last of the two its output's name. A Gemm that
-    also scales, or transposes its first input, is left alone.
+    The MatMul keeps the name of the Gemm, and the last of the two nodes the name of its output. A
+    Gemm that also scales, or transposes its first input, is not changed.
     """
     proto = model.copy_proto()
     graph = proto.graph
@@ -83,7 +77,7 @@ def gemm_to_matmul(model: Model) -> Model:
         nodes.extend(_split(node, graph) if _is_plain_gemm(node, constants) else [node])
     weights = {node.input[1] for node in graph.node if node.op_type == "Gemm"}
     replace_nodes(graph, nodes)
-    _drop_unused(graph, weights)
+    drop_unused(graph, weights)
     return Model(model.name, proto)
 
 
@@ -102,13 +96,13 @@ def _bias(node: onnx.NodeProto) -> str:
 
 
 def _split(gemm: onnx.NodeProto, graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-    """Return the nodes that stand for this Gemm; the graph gets the tensors they need."""
+    """Return the nodes that replace this Gemm, and add the tensors they need to the graph."""
     weight, output, bias = gemm.input[1], gemm.output[0], _bias(gemm)
     if attribute(gemm, "transB", 0):
         weight = _transposed(graph, weight)
     if not bias:
         return [helper.make_node("MatMul", [gemm.input[0], weight], [output], gemm.name)]
-    product = _new_tensor(graph, f"{output}_matmul")
+    product = unused_name(f"{output}_matmul", tensor_names(graph))
     _describe_like(graph, output, product)
     name = unused_name(f"{gemm.name}_bias", {each.name for each in graph.node})
     return [
@@ -118,37 +112,23 @@ def _split(gemm: onnx.NodeProto, graph: onnx.GraphProto) -> list[onnx.NodeProto]
 
 
 def _transposed(graph: onnx.GraphProto, weight: str) -> str:
-    """Return the name of the transposed weight, made once for all who share it."""
+    """Return the name of the transposed weight, created once for all layers that share it."""
     constants = initializers(graph)
     values = np.ascontiguousarray(numpy_helper.to_array(constants[weight]).T)
     name = f"{weight}_transposed"
     if name in constants and np.array_equal(numpy_helper.to_array(constants[name]), values):
         return name
-    name = _new_tensor(graph, name)
+    name = unused_name(name, tensor_names(graph))
     graph.initializer.append(numpy_helper.from_array(values, name))
     return name
 
 
-def _new_tensor(graph: onnx.GraphProto, name: str) -> str:
-    """Return this name, with a number behind it if the graph already uses it."""
-    taken = {each for node in all_nodes(graph) for each in (*node.input, *node.output)}
-    return unused_name(name, taken | set(initializers(graph)))
-
-
 def _describe_like(graph: onnx.GraphProto, tensor: str, other: str) -> None:
     """Give `other` the type and shape of `tensor`."""
-    # Quantizers pass over a tensor whose type they do not know.
+    # Quantizers skip tensors whose type they do not know.
     for value in (*graph.value_info, *graph.output):
         if value.name == tensor:
             described = graph.value_info.add()
             described.CopyFrom(value)
             described.name = other
             return
-
-
-def _drop_unused(graph: onnx.GraphProto, candidates: Collection[str]) -> None:
-    """Drop those of these initializers that nothing reads any more."""
-    unused = set(candidates) - used_tensors(graph)
-    for index in reversed(range(len(graph.initializer))):
-        if graph.initializer[index].name in unused:
-            del graph.initializer[index]

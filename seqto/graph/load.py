@@ -1,4 +1,4 @@
-"""ONNX files into memory, and what their graphs ask for."""
+"""Loads ONNX files, and tells which inputs a model needs."""
 
 from pathlib import Path
 
@@ -33,12 +33,12 @@ def model_from(content: bytes | onnx.ModelProto, name: str) -> Model:
 
 
 def load_graph(path: Path) -> onnx.GraphProto:
-    """Return the graph of an ONNX file; tensors that lie in other files have no values."""
+    """Return the graph of an ONNX file; tensors stored in other files have no values."""
     return _parsed(path).graph
 
 
 def input_specs(model: Model) -> tuple[TensorSpec, ...]:
-    """Return what the model must be fed: the graph's inputs that are no initializers."""
+    """Return the inputs that the model must be given: those that are not initializers."""
     graph = model.proto.graph
     constants = {each.name for each in graph.initializer}
     constants.update(each.values.name for each in graph.sparse_initializer)
@@ -52,19 +52,19 @@ def first_line(error: object) -> str:
 
 
 def _parsed(path: Path) -> onnx.ModelProto:
-    """Return what the file itself holds."""
+    """Return the model in the file, without tensors that are stored elsewhere."""
     if path.is_dir():
         raise ModelError(f"{path} is a folder: name the .onnx file in it.")
     if not path.is_file():
         raise ModelError(f"{path} does not exist: check the path of the model.")
     try:
-        # The format is given, or onnx would guess it from the file's extension.
+        # Without a format, onnx would guess it from the file's extension.
         proto = onnx.load(path, format="protobuf", load_external_data=False)
     except DecodeError as error:
         raise _unreadable(path) from error
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
-    # An empty file, and some text, are well-formed protobuf.
+    # An empty file and some text files are valid protobuf too.
     if not proto.graph.node or not proto.opset_import:
         raise _unreadable(path)
     return proto
@@ -78,7 +78,7 @@ def _unreadable(path: Path) -> ModelError:
 
 
 def _read_external_data(proto: onnx.ModelProto, path: Path) -> None:
-    """Put the tensors that lie in files beside the model into memory."""
+    """Load the tensors that are stored in files beside the model."""
     try:
         read_weights(proto, path.parent)
     except (OSError, ValueError, onnx.checker.ValidationError) as error:

@@ -1,8 +1,8 @@
-"""Candidates rewritten for importers that know fewer operations than ONNX Runtime does.
+"""Rewrites candidates for importers that know fewer operations than ONNX Runtime does.
 
-Expects a candidate as a quantizer makes it; leaves the same function of its inputs. Weights that
-are stored in fewer bits become constants, and ConvInteger and DynamicQuantizeLinear the operations
-that they are made of. All of it is exact: a float holds every integer that is summed there.
+Expects a candidate as a quantizer makes it; the result computes the same. Weights that are stored
+in fewer bits become plain constants; ConvInteger and DynamicQuantizeLinear become several simpler
+operations. This is exact: float32 holds every integer that occurs in the sums.
 """
 
 from collections.abc import Collection, Iterator
@@ -13,7 +13,15 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from seqto.graph.nodes import initializers, replace_nodes, unused_name, used_tensors
+from seqto.graph.links import drop_unused
+from seqto.graph.nodes import (
+    initializers,
+    reads,
+    replace_nodes,
+    subgraphs,
+    tensor_names,
+    unused_name,
+)
 from seqto.types import Model
 
 EXACT = 2**24
@@ -29,19 +37,20 @@ def lowered(model: Model) -> Model:
     fold_constants(proto)
     split_integer_convolutions(proto)
     split_dynamic_quantization(proto)
-    _drop_unused(proto.graph)
-    # Shapes that were inferred for a free batch are no help to who has a fixed one.
+    drop_unused(proto.graph)
+    # Shapes inferred for a free batch size do not help an importer that fixes it.
     del proto.graph.value_info[:]
     return Model(model.name, proto)
 
 
 def fold_constants(proto: onnx.ModelProto) -> None:
-    """Replace what is computed from constants alone by its values, as ONNX Runtime has them."""
+    """Replace nodes that depend only on constants by their values, computed by ONNX Runtime."""
     graph = proto.graph
     folded = _constant_nodes(graph)
     made = {name for node in folded for name in node.output}
     kept = [node for node in graph.node if node.output[0] not in made]
-    wanted = sorted(made & {*(name for node in kept for name in node.input), *_outputs(graph)})
+    read = {name for node in kept for name in reads(node)}
+    wanted = sorted(made & read.union(each.name for each in graph.output))
     if not wanted:
         return
     for name, values in zip(wanted, _computed(proto, folded, wanted), strict=True):
@@ -49,25 +58,12 @@ def fold_constants(proto: onnx.ModelProto) -> None:
     replace_nodes(graph, kept)
 
 
-def _drop_unused(graph: onnx.GraphProto) -> None:
-    """Drop the constants that nothing reads any more."""
-    used = used_tensors(graph)
-    for index in reversed(range(len(graph.initializer))):
-        if graph.initializer[index].name not in used:
-            del graph.initializer[index]
-
-
-def _outputs(graph: onnx.GraphProto) -> list[str]:
-    return [each.name for each in graph.output]
-
-
 def _constant_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     """Return copies of the nodes that read nothing but constants, in the order of the graph."""
     known = {"", *initializers(graph)}
     found = []
     for node in graph.node:
-        plain = not any(each.HasField("g") or each.graphs for each in node.attribute)
-        if plain and node.input and known.issuperset(node.input):
+        if node.input and known.issuperset(node.input) and not [*subgraphs(node)]:
             known.update(node.output)
             found.append(onnx.NodeProto.FromString(node.SerializeToString()))
     return found
@@ -86,7 +82,7 @@ def _computed(
     part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    # Nothing is gained by optimizing what runs once.
+    # It runs once: optimizing it would gain nothing.
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(
         part.SerializeToString(), options, providers=["CPUExecutionProvider"]
@@ -95,12 +91,11 @@ def _computed(
 
 
 class _Builder:
-    """Nodes and constants on their way into a graph, under names that are free there."""
+    """Collects new nodes and constants for a graph, under names that are not taken there."""
 
     def __init__(self, graph: onnx.GraphProto) -> None:
         self._graph = graph
-        self._taken = {each for node in graph.node for each in (*node.input, *node.output)}
-        self._taken |= {*initializers(graph), *_outputs(graph)}
+        self._taken = tensor_names(graph)
         self.nodes: list[onnx.NodeProto] = []
 
     def constant(self, values: np.ndarray, name: str) -> str:
@@ -115,7 +110,7 @@ class _Builder:
         return free
 
     def rename_last(self, output: str) -> None:
-        """Give the output of the last node its name in the graph."""
+        """Rename the output of the last node."""
         self.nodes[-1].output[0] = output
 
     def _free(self, name: str) -> str:
@@ -163,7 +158,7 @@ def _split_convolution(
 
 
 def _centered_weight(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]) -> np.ndarray:
-    """Return a ConvInteger's weight less its zero point."""
+    """Return a ConvInteger's weight minus its zero point."""
     weight = numpy_helper.to_array(constants[node.input[1]]).astype(np.int32)
     if len(node.input) < 4 or not node.input[3]:
         return weight
@@ -172,10 +167,10 @@ def _centered_weight(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto
 
 
 def _exact_parts(weight: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield weights and their scales that add up to this one, each with exact sums in float32.
+    """Yield scales and weights that add up to this weight, each with exact sums in float32.
 
-    An output of many inputs may be too large a sum: then the weight's upper and lower bits are
-    convolved apart.
+    The sum over many inputs may be too large for that: then the weight's upper and lower bits are
+    convolved separately.
     """
     for bits in (9, 5, 3, 2, 1):
         base, rest, parts = 2**bits, weight, []
@@ -192,7 +187,7 @@ def _exact_parts(weight: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def split_dynamic_quantization(proto: onnx.ModelProto) -> None:
-    """Replace each DynamicQuantizeLinear by what ONNX Runtime computes there."""
+    """Replace each DynamicQuantizeLinear by the operations that ONNX Runtime's kernel performs."""
     graph = proto.graph
     builder = _Builder(graph)
     for node in graph.node:
@@ -214,7 +209,7 @@ def _split_quantization(node: onnx.NodeProto, builder: _Builder) -> None:
     low = builder.node("Min", [low, none], f"{scale}_bottom")
     span = builder.node("Sub", [high, low], f"{scale}_span")
     step = builder.node("Div", [span, most], f"{scale}_step")
-    # Where all values are zero, any scale will do but zero.
+    # If all values are zero, any scale is right except zero.
     flat = builder.node("Equal", [span, none], f"{scale}_flat")
     builder.node("Where", [flat, one, step], scale)
     builder.rename_last(scale)

@@ -1,4 +1,4 @@
-"""Ways through a graph that the other modules of this room share."""
+"""Small functions on graphs and nodes that the other modules of this folder share."""
 
 from collections.abc import Collection, Iterator, Sequence
 
@@ -11,35 +11,48 @@ def initializers(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
     return {each.name: each for each in graph.initializer}
 
 
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """Yield the graphs inside a node (If, Loop, Scan)."""
+    for each in node.attribute:
+        if each.HasField("g"):
+            yield each.g
+        yield from each.graphs
+
+
 def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """Yield the nodes of the graph and of the graphs inside them (If, Loop, Scan)."""
+    """Yield the nodes of the graph and of the graphs inside them."""
     for node in graph.node:
         yield node
-        for attribute in node.attribute:
-            for subgraph in (attribute.g, *attribute.graphs):
-                yield from all_nodes(subgraph)
+        for subgraph in subgraphs(node):
+            yield from all_nodes(subgraph)
 
 
-def used_tensors(graph: onnx.GraphProto) -> set[str]:
-    """Return the names of all tensors that are read in the graph or leave it."""
-    used = {name for node in all_nodes(graph) for name in node.input}
-    for node in all_nodes(graph):
-        for attribute in node.attribute:
-            for subgraph in (attribute.g, *attribute.graphs):
-                used.update(each.name for each in subgraph.output)
-    return used | {each.name for each in graph.output}
+def reads(node: onnx.NodeProto) -> Iterator[str]:
+    """Yield the tensors that the node reads, or that a graph inside it may read."""
+    # An optional input that is left out has an empty name.
+    yield from filter(None, node.input)
+    for subgraph in subgraphs(node):
+        for inner in subgraph.node:
+            yield from reads(inner)
+        yield from (each.name for each in subgraph.output)
+
+
+def tensor_names(graph: onnx.GraphProto) -> set[str]:
+    """Return the names of all tensors of the graph and of the graphs inside it."""
+    names = {name for node in all_nodes(graph) for name in (*node.input, *node.output)}
+    return names.union(each.name for each in (*graph.input, *graph.output, *graph.initializer))
 
 
 def replace_nodes(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> None:
     """Make these the nodes of the graph."""
-    # Copies, as some of them may be the nodes that are deleted here.
+    # Copies, because some of them may be the nodes that are deleted here.
     kept = [onnx.NodeProto.FromString(each.SerializeToString()) for each in nodes]
     del graph.node[:]
     graph.node.extend(kept)
 
 
 def unused_name(name: str, taken: Collection[str]) -> str:
-    """Return this name, with a number behind it if it is taken."""
+    """Return this name, with a number appended if it is taken."""
     number, free = 0, name
     while free in taken:
         number += 1

@@ -1,7 +1,7 @@
-"""Published models into the form that quantizers take.
+"""Brings published models into the form that quantizers need.
 
-Expects any ONNX model; leaves opset 13 or later, uniquely named nodes, constants and batch
-normalization folded, and the shapes of the activations inferred.
+Expects any ONNX model; the result has opset 13 or later, uniquely named nodes, constants and batch
+normalization folded, and the shapes of its activations inferred.
 """
 
 import contextlib
@@ -20,19 +20,14 @@ from onnx import helper, version_converter
 from seqto.errors import ModelError
 from seqto.graph.files import Weights, save_hollow, stripped
 from seqto.graph.folding import folded
+from seqto.graph.links import Links
 from seqto.graph.load import first_line
-from seqto.graph.nodes import (
-    all_nodes,
-    attribute,
-    initializers,
-    unused_name,
-    used_tensors,
-)
+from seqto.graph.nodes import all_nodes, attribute, initializers, unused_name
 from seqto.types import Model
 from seqto.types.storage import is_large
 
 MINIMUM_OPSET = 13
-"""The first with QuantizeLinear per channel."""
+"""The first opset in which QuantizeLinear can work per channel."""
 
 _DEFAULT_DOMAINS = ("", "ai.onnx")
 _FUSION_SUFFIX = re.compile(r"/(MatMulAdd|GemmTranspose|GemmSum)Fusion/?(_token_\d+)?$")
@@ -49,7 +44,7 @@ def prepare(model: Model) -> Model:
     """Return the model ready to be quantized, the same bytes each time."""
     proto, weights = stripped(model.proto)
     drop_constant_inputs(proto)
-    # Before the conversion, so that a number in a name counts the nodes of the user's file.
+    # Before the conversion, so that numbers in names count the nodes of the user's file.
     name_nodes(proto.graph)
     proto = _at_least(proto, MINIMUM_OPSET, model.name)
     name_nodes(proto.graph)
@@ -63,19 +58,19 @@ def prepare(model: Model) -> Model:
 
 
 def drop_constant_inputs(proto: onnx.ModelProto) -> None:
-    """Take the initializers out of the graph's inputs, where IR version 3 wanted them."""
+    """Remove the initializers from the graph's inputs, where IR version 3 required them."""
     graph = proto.graph
     constants = initializers(graph)
     kept = [each for each in graph.input if each.name not in constants]
     if len(kept) < len(graph.input):
         del graph.input[:]
         graph.input.extend(kept)
-    # An initializer that is no input is valid from IR version 4 on.
+    # From IR version 4 on, an initializer need not be an input.
     proto.ir_version = max(proto.ir_version, 4)
 
 
 def name_nodes(graph: onnx.GraphProto) -> None:
-    """Give each node a unique name; the names that are there survive, once each."""
+    """Give each node a unique name; the first node of each existing name keeps it."""
     taken = {node.name for node in graph.node}
     seen: set[str] = {""}
     for index, node in enumerate(graph.node):
@@ -86,7 +81,7 @@ def name_nodes(graph: onnx.GraphProto) -> None:
 
 
 def restore_names(graph: onnx.GraphProto, original: onnx.GraphProto) -> None:
-    """Give layers that ONNX Runtime renamed when it fused them their names back."""
+    """Restore the names of layers that ONNX Runtime renamed when it fused them."""
     names = {node.name for node in original.node}
     free = names - {node.name for node in graph.node}
     by_weight = {node.input[1]: node.name for node in original.node if node.op_type == "MatMul"}
@@ -98,31 +93,33 @@ def restore_names(graph: onnx.GraphProto, original: onnx.GraphProto) -> None:
 
 
 def tidy(proto: onnx.ModelProto) -> None:
-    """Drop what ONNX Runtime adds and nothing uses, and put what has no order into one."""
+    """Remove what ONNX Runtime adds and nothing uses, and sort what has no order of its own."""
     _keep_used_opsets(proto)
     graph = proto.graph
-    alive = used_tensors(graph) | {name for node in graph.node for name in node.output}
-    known = {each.name: each for each in graph.value_info if each.name in alive}
+    links = Links(graph)
+    known = {
+        each.name: each
+        for each in graph.value_info
+        if links.is_used(each.name) or links.maker(each.name) is not None
+    }
     _replace(graph.value_info, known)
     constants = initializers(graph)
     if len(constants) < len(graph.initializer):
         _replace(graph.initializer, constants)
-    # In place, as protobuf still holds the memory of what is deleted.
+    # In place, because protobuf keeps the memory of what is deleted.
     graph.initializer.sort(key=lambda tensor: tensor.name)
 
 
 def require_folded(graph: onnx.GraphProto, name: str) -> None:
-    """Raise where a batch normalization that belongs into its convolution is still there."""
-    # Quantizers leave it in float, between layers that they quantize: slow, and easily missed.
-    constants = initializers(graph)
-    leaving = {each.name for each in graph.output}
-    producers = {node.output[0]: node for node in graph.node if node.op_type == "Conv"}
-    for node in graph.node:
-        convolution = producers.get(node.input[0]) if _is_inference_norm(node) else None
-        if convolution is None or node.input[0] in leaving:
+    """Raise if a batch normalization was not folded into its convolution although it could be."""
+    # Quantizers would leave it in float between quantized layers: slow, and easily missed.
+    links = Links(graph)
+    for node in filter(_is_inference_norm, links.nodes):
+        convolution = links.maker(node.input[0])
+        if convolution is None or convolution.op_type != "Conv":
             continue
-        readers = sum(list(each.input).count(node.input[0]) for each in all_nodes(graph))
-        if readers == 1 and {*convolution.input[1:], *node.input[1:]} - {""} <= set(constants):
+        alone = len(links.readers(node.input[0])) == 1 and node.input[0] not in links.outputs
+        if alone and {*convolution.input[1:], *node.input[1:]} - {""} <= links.constants:
             raise ModelError(
                 f"Model {name}: batch normalization {node.name!r} was not folded into "
                 f"{convolution.name!r}; export the model in inference mode (model.eval())."
@@ -130,7 +127,7 @@ def require_folded(graph: onnx.GraphProto, name: str) -> None:
 
 
 def _at_least(proto: onnx.ModelProto, opset: int, name: str) -> onnx.ModelProto:
-    """Return the model in this opset, or as it is if its own is later."""
+    """Return the model in this opset, or unchanged if its own is later."""
     versions = [o.version for o in proto.opset_import if o.domain in _DEFAULT_DOMAINS]
     given = max(versions, default=opset)
     if given < opset:
@@ -147,8 +144,8 @@ def _at_least(proto: onnx.ModelProto, opset: int, name: str) -> onnx.ModelProto:
 
 
 def _optimized(proto: onnx.ModelProto, weights: Weights, name: str) -> onnx.ModelProto:
-    """Return the model as ONNX Runtime folds it and infers its shapes."""
-    # Imported here: it takes longer than all the rest of this room.
+    """Return the model with constants folded and shapes inferred by ONNX Runtime."""
+    # Imported here, because the import is slow.
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     with tempfile.TemporaryDirectory(prefix="seqto-") as folder, _captured_errors() as errors:
@@ -157,7 +154,7 @@ def _optimized(proto: onnx.ModelProto, weights: Weights, name: str) -> onnx.Mode
             if weights:
                 return folded(proto, weights, result)
             onnx.save(proto, given)
-            # Not symbolic: it needs sympy, and leaves files in the current folder when it fails.
+            # Symbolic inference needs sympy, and leaves files in the current folder if it fails.
             quant_pre_process(given, result, skip_symbolic_shape=True)
         except Exception as error:  # ONNX Runtime's errors have no common base.
             errors.append(error)
@@ -170,7 +167,7 @@ def _optimized(proto: onnx.ModelProto, weights: Weights, name: str) -> onnx.Mode
 
 
 def _cause(error: BaseException) -> str:
-    """Return what ONNX Runtime says, without its own source code and the temporary path."""
+    """Return ONNX Runtime's message without its source locations and temporary paths."""
     return first_line(_ORT_NOISE.sub("", str(error)))
 
 
@@ -199,12 +196,12 @@ class _Collector(logging.Handler):
         self.errors: list[BaseException] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the error, or the message where there is none."""
+        """Keep the error, or the message if there is no error."""
         self.errors.append(sys.exception() or RuntimeError(record.getMessage()))
 
 
 def _name_before_fusion(node: onnx.NodeProto, by_weight: Mapping[str, str]) -> str:
-    """Return the name that a fused MatMul or Gemm had, as far as it can be told."""
+    """Return the name that a fused MatMul or Gemm had, empty if that is unknown."""
     name = node.name
     while _FUSION_SUFFIX.search(name):
         name = _FUSION_SUFFIX.sub("", name)
@@ -215,7 +212,7 @@ def _name_before_fusion(node: onnx.NodeProto, by_weight: Mapping[str, str]) -> s
 
 
 def _keep_used_opsets(proto: onnx.ModelProto) -> None:
-    """Drop the imports of domains of which no node is."""
+    """Remove the imports of domains that no node uses."""
     used = {node.domain for node in all_nodes(proto.graph)}.union(_DEFAULT_DOMAINS)
     used.update(node.domain for function in proto.functions for node in function.node)
     kept = {each.domain: each for each in proto.opset_import if each.domain in used}
@@ -223,7 +220,7 @@ def _keep_used_opsets(proto: onnx.ModelProto) -> None:
 
 
 def _replace(field: Any, kept: Mapping[str, Message]) -> None:
-    """Make these the content of a repeated field, by name."""
+    """Make these the content of a repeated field, sorted by name."""
     ordered = [kept[name] for name in sorted(kept)]
     del field[:]
     field.extend(ordered)
@@ -235,7 +232,7 @@ def _is_inference_norm(node: onnx.NodeProto) -> bool:
 
 
 def _check(proto: onnx.ModelProto, name: str) -> None:
-    """Raise where the prepared model is no valid ONNX model."""
+    """Raise if the prepared model is not valid ONNX."""
     try:
         _check_whole(proto)
     except onnx.checker.ValidationError as error:

@@ -1,4 +1,4 @@
-"""What is quantized in a candidate, as its graph shows it."""
+"""Which layers of a candidate are quantized, read from its graph."""
 
 from seqto.types import Model
 
@@ -9,10 +9,10 @@ QUANTIZING = (
     "ConvInteger",
     "MatMulInteger",
 )
-"""Operations that only quantized models have."""
+"""Operations that only quantized models contain."""
 
 _SUFFIX = "_quant"
-"""What ONNX Runtime adds to the name of a layer that it makes an integer operation of."""
+"""What ONNX Runtime appends to a layer's name when it makes it an integer operation."""
 
 
 def operations(model: Model) -> set[str]:
@@ -21,7 +21,7 @@ def operations(model: Model) -> set[str]:
 
 
 def quantized_nodes(model: Model) -> dict[str, str]:
-    """Return the layers whose weights are dequantized, or are integers, with their operations."""
+    """Return the layers whose weights are integers or dequantized, with their operations."""
     nodes = model.proto.graph.node
     dequantized = {
         name for node in nodes if node.op_type == "DequantizeLinear" for name in node.output

@@ -1,18 +1,18 @@
-"""Graphs cut into parts that run one after another, and what a change to a graph touches."""
+"""Cuts graphs into parts that run one after another, and finds where two graphs differ."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import onnx
 from onnx import TensorProto, helper
 
-from seqto.graph.nodes import all_nodes, initializers, replace_nodes
+from seqto.graph.links import Links
+from seqto.graph.nodes import initializers, reads, replace_nodes
 from seqto.types import Model
 
 _UNFUSED_READERS = {"Conv", "ConvTranspose", "Gemm", "DynamicQuantizeLinear"}
-"""What ONNX Runtime does not fuse with the node that makes its first input."""
+"""Operations that ONNX Runtime does not fuse with the node that makes their first input."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Cut:
     position: int
     tensors: tuple[str, ...]
     sample_bytes: int
-    """What the tensors take for one sample, as far as their shapes are known."""
+    """The size of the tensors for one sample, as far as their shapes are known."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Span:
 
 
 def find_cuts(model: Model) -> tuple[Cut, ...]:
-    """Return where to cut the graph above its first output: where little is kept, in order.
+    """Return places to cut what computes the first output: where few bytes are kept, in order.
 
-    The first cut is before all nodes, the last one behind them with nothing but that output.
+    The first cut is before all nodes; the last one is after them and has only that output.
     """
     every = _places(model.proto.graph)
     inner = [
@@ -48,61 +48,61 @@ def find_cuts(model: Model) -> tuple[Cut, ...]:
 
 
 def clean_cuts(model: Model) -> tuple[Cut, ...]:
-    """Return where parts of the graph above its first output compute to the bit what it does whole.
+    """Return the cuts at which the parts compute, bit for bit, what the whole graph computes.
 
-    Expects a model of `in_order`. Fusions and layouts of tensors end at what is quantized, and
-    before a layer. They do not before an addition, for one, which a Conv before it may do as well.
+    Expects a model from `in_order`. Fusions and layouts of tensors end at quantized tensors and
+    before layers. They do not end before an addition, for example: the Conv before it may do it.
     """
     graph = model.proto.graph
-    makers = {name: node.op_type for node in graph.node for name in node.output}
+    links = Links(graph)
     closed = {each.name for each in graph.input} | {
         name
         for name, value in _types(graph).items()
-        # ONNX Runtime may make signed ones unsigned, together with what reads them.
-        if makers.get(name) == "QuantizeLinear"
+        # ONNX Runtime may make signed ones unsigned, together with their readers.
+        if (maker := links.maker(name)) is not None
+        and maker.op_type == "QuantizeLinear"
         and value.type.tensor_type.elem_type in (TensorProto.UINT8, TensorProto.UINT16)
     }
-    readers: dict[str, set[str]] = defaultdict(set)
-    for node in graph.node:
-        for name in _reads(node):
-            readers[name].add(node.op_type)
+
+    def is_clean(tensor: str) -> bool:
+        return tensor in closed or all(
+            node.op_type in _UNFUSED_READERS for node in links.readers(tensor)
+        )
+
     every = _places(graph)
-    inner = [
-        cut
-        for cut in every[1:-1]
-        if all(name in closed or readers[name] <= _UNFUSED_READERS for name in cut.tensors)
-    ]
+    inner = [cut for cut in every[1:-1] if all(map(is_clean, cut.tensors))]
     return (every[0], *inner, every[-1])
 
 
 def in_order(model: Model) -> Model:
-    """Return the nodes above the first output, each just before the first one that needs it.
+    """Return the nodes that the first output needs, each just before the first one that reads it.
 
-    The order follows from the graph alone, so models that have a beginning in common also have
-    their first nodes in common. What is dequantized is so for each of its readers, as ONNX Runtime
-    does it itself: then what goes from one part to the next stays quantized.
+    The order depends on the graph alone, so models that compute the same at first also have the
+    same first nodes. Each reader of a dequantized tensor gets a DequantizeLinear of its own, as
+    ONNX Runtime does it: what is passed from part to part is then still quantized.
     """
     proto = model.copy_proto()
     graph = proto.graph
-    nodes = _reading_alone(graph)
-    makers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
-    pending = [makers[graph.output[0].name]] if graph.output[0].name in makers else []
-    seen, placed = set(pending), []
+    replace_nodes(graph, _reading_alone(graph))
+    links = Links(graph)
+    last = links.maker(graph.output[0].name)
+    pending = [] if last is None else [last]
+    # Nodes are told apart by identity: messages cannot be hashed.
+    seen, placed = set(map(id, pending)), []
     while pending:
-        needed = (makers[name] for name in _reads(nodes[pending[-1]]) if name in makers)
-        missing = next((index for index in needed if index not in seen), None)
+        missing = next((each for each in links.before(pending[-1]) if id(each) not in seen), None)
         if missing is None:
-            placed.append(nodes[pending.pop()])
+            placed.append(pending.pop())
         else:
             pending.append(missing)
-            seen.add(missing)
+            seen.add(id(missing))
     replace_nodes(graph, placed)
     graph.value_info.extend(_quantized_types(graph))
     return Model(model.name, proto, model.session)
 
 
 def common_nodes(one: Model, other: Model) -> int:
-    """Return how many first nodes of both models are the same and read the same constants."""
+    """Return how many first nodes of both models are equal and read equal constants."""
     first, second = one.proto, other.proto
     if one.session != other.session or _setting(first) != _setting(second):
         return 0
@@ -110,7 +110,7 @@ def common_nodes(one: Model, other: Model) -> int:
     count = 0
     for mine, theirs in zip(first.graph.node, second.graph.node, strict=False):
         if _text(mine) != _text(theirs) or not all(
-            _same_constant(*(each.get(name) for each in constants)) for name in _reads(mine)
+            _same_constant(*(each.get(name) for each in constants)) for name in reads(mine)
         ):
             break
         count += 1
@@ -118,16 +118,16 @@ def common_nodes(one: Model, other: Model) -> int:
 
 
 def part(model: Model, start: Cut, end: Cut) -> Model:
-    """Return the nodes between two cuts as a model from the one's tensors to the other's.
+    """Return the nodes between two cuts as a model, from the tensors at `start` to those at `end`.
 
-    Tensors that are there at both cuts are no outputs of it.
+    Tensors that both cuts have are not among its outputs.
     """
     nodes = model.proto.graph.node[start.position : end.position]
     return _model_of(model, model, nodes, start, end)
 
 
 def changed_part(model: Model, changed: Model, start: Cut, end: Cut) -> Model:
-    """Return what stands in the changed model for the nodes between two cuts of the original.
+    """Return what the changed model has in place of the nodes between two cuts of the original.
 
     The cuts must enclose `changed_span`.
     """
@@ -138,13 +138,13 @@ def changed_part(model: Model, changed: Model, start: Cut, end: Cut) -> Model:
 
 
 def changed_span(model: Model, changed: Model) -> Span:
-    """Return the nodes outside which both models are the same; empty if they are altogether."""
+    """Return the span outside which both models are the same; empty if they are equal."""
     kept = {_text(node) for node in changed.proto.graph.node}
     others = _changed_constants(model.proto.graph, changed.proto.graph)
     positions = [
         position
         for position, node in enumerate(model.proto.graph.node)
-        if _text(node) not in kept or others.intersection(_reads(node))
+        if _text(node) not in kept or others.intersection(reads(node))
     ]
     return Span(positions[0], positions[-1] + 1) if positions else Span(0, 0)
 
@@ -165,20 +165,20 @@ def same_computation(one: Model, other: Model) -> bool:
 
 
 def _places(graph: onnx.GraphProto) -> list[Cut]:
-    """Return all places between nodes where what is needed behind has a known type, and the end."""
+    """Return the places where all tensors needed later have known types, and the end."""
     types = _types(graph)
     return [
         Cut(position, tensors, sum(_sample_bytes(types[name]) for name in tensors if name in types))
         for position, tensors in enumerate(_live(graph))
-        # A part cannot be fed what has no known type.
+        # A part cannot have inputs of unknown type.
         if position == len(graph.node) or set(tensors) <= set(types)
     ]
 
 
 def _live(graph: onnx.GraphProto) -> Iterator[tuple[str, ...]]:
-    """Yield for each place between nodes what was made before it and is needed behind it."""
+    """Yield for each place between nodes the tensors that exist there and are needed later."""
     constants = initializers(graph)
-    last_use = {name: place for place, node in enumerate(graph.node) for name in _reads(node)}
+    last_use = {name: place for place, node in enumerate(graph.node) for name in reads(node)}
     last_use[graph.output[0].name] = len(graph.node)
     alive = [each.name for each in graph.input if each.name not in constants]
     for place in range(len(graph.node) + 1):
@@ -188,24 +188,15 @@ def _live(graph: onnx.GraphProto) -> Iterator[tuple[str, ...]]:
             alive.extend(graph.node[place].output)
 
 
-def _reads(node: onnx.NodeProto) -> Iterator[str]:
-    """Yield the tensors that the node reads, or that a graph inside it may read."""
-    yield from node.input
-    for attribute in node.attribute:
-        for subgraph in (attribute.g, *attribute.graphs):
-            yield from (name for inner in all_nodes(subgraph) for name in inner.input)
-            yield from (each.name for each in subgraph.output)
-
-
 def _types(graph: onnx.GraphProto) -> dict[str, onnx.ValueInfoProto]:
-    """Return the tensors whose type the graph tells."""
+    """Return the tensors whose type the graph declares."""
     values = (*graph.input, *graph.value_info, *graph.output)
     return {each.name: each for each in values if each.type.tensor_type.elem_type}
 
 
 def _sample_bytes(value: onnx.ValueInfoProto) -> int:
     tensor = value.type.tensor_type
-    # A free dimension has no dim_value: 0 stands for one sample.
+    # A free dimension has dim_value 0, and counts as one sample.
     count = math.prod(max(dim.dim_value, 1) for dim in tensor.shape.dim)
     return int(count * helper.tensor_dtype_to_np_dtype(tensor.elem_type).itemsize)
 
@@ -215,7 +206,7 @@ def _model_of(
 ) -> Model:
     """Return these nodes of a model, with the constants they read, as a model of their own."""
     graph = source.proto.graph
-    read = {name for node in nodes for name in _reads(node)}
+    read = {name for node in nodes for name in reads(node)}
     types = _types(typed.proto.graph)
     proto = onnx.ModelProto(ir_version=source.proto.ir_version)
     proto.opset_import.extend(source.proto.opset_import)
@@ -234,9 +225,9 @@ def _model_of(
 
 
 def _reading_alone(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
-    """Return the nodes with a DequantizeLinear of its own for each that reads one's output.
+    """Return the nodes, with a separate DequantizeLinear for each reader of a dequantized tensor.
 
-    Those of constants remain as they are.
+    Dequantized constants stay shared.
     """
     constants = initializers(graph)
     shared = {
@@ -271,7 +262,7 @@ def _quantized_types(graph: onnx.GraphProto) -> Iterator[onnx.ValueInfoProto]:
 
 
 def _setting(proto: onnx.ModelProto) -> tuple[object, ...]:
-    """Return what the meaning of a model's nodes depends on besides themselves."""
+    """Return what else the result of a model's nodes depends on: opsets, inputs, functions."""
     opsets = sorted((each.domain, each.version) for each in proto.opset_import)
     others = (*proto.graph.input, *proto.graph.sparse_initializer, *proto.functions)
     texts = [each.SerializeToString(deterministic=True) for each in others]
@@ -289,7 +280,7 @@ def _text(node: onnx.NodeProto) -> bytes:
 
 
 def _changed_constants(graph: onnx.GraphProto, other: onnx.GraphProto) -> set[str]:
-    """Return the constants of the graph that the other has with another value."""
+    """Return the graph's constants that have another value in the other graph."""
     values = initializers(other)
     return {
         each.name
@@ -301,5 +292,5 @@ def _changed_constants(graph: onnx.GraphProto, other: onnx.GraphProto) -> set[st
 def _same_values(one: onnx.TensorProto, other: onnx.TensorProto) -> bool:
     if one.data_type != other.data_type or one.dims != other.dims:
         return False
-    # Comparing whole messages would first write both of them.
+    # Comparing whole messages would serialize both of them first.
     return bool(one.raw_data == other.raw_data if one.raw_data else one == other)

@@ -1,4 +1,4 @@
-"""ONNX Runtime's sessions of models in memory, also of those too large for one message."""
+"""ONNX Runtime sessions of models in memory, including those too large for one message."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ def open_session(
     providers: Sequence[str | tuple[str, dict[str, str]]] = ("CPUExecutionProvider",),
     **settings: object,
 ) -> "onnxruntime.InferenceSession":
-    """Return the model in a session with these options, straight from memory."""
+    """Return a session of the model with these options, created from memory."""
     if not model.is_large:
         return _opened(model.to_bytes(), options, providers, **settings)
     light, weights = stripped(model.proto, _LOCATION)
@@ -37,15 +37,15 @@ def session_of(
     providers: Sequence[str | tuple[str, dict[str, str]]] = ("CPUExecutionProvider",),
     **settings: object,
 ) -> "onnxruntime.InferenceSession":
-    """Return a graph and the weights apart from it in a session with these options.
+    """Return a session of a graph and its separate weights with these options.
 
-    Where the options say that the optimized model is written, its weights are beside it.
+    If the options ask for the optimized model to be written, its weights are written beside it.
     """
     if options.optimized_model_filepath:
         beside = f"{Path(options.optimized_model_filepath).name}.data"
         options.add_session_config_entry(_WRITTEN_BESIDE, beside)
     content = buffer(weights)
-    # The same memory serves as the file that the graph refers to; ORT copies what it keeps.
+    # This memory stands for the file that the graph refers to; ORT copies what it keeps.
     options.add_external_initializers_from_files_in_memory([_LOCATION], [content], [content.nbytes])
     return _opened(light.SerializeToString(), options, providers, **settings)
 
@@ -59,6 +59,6 @@ def _opened(
     import onnxruntime
 
     if options.optimized_model_filepath:
-        # Such a session is there to be written, and copies for the kernels would be in vain.
+        # Such a session only writes the model, and needs no copies of weights for kernels.
         options.add_session_config_entry(_NO_PREPACKING, "1")
     return onnxruntime.InferenceSession(graph, options, providers=list(providers), **settings)

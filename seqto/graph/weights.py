@@ -1,9 +1,9 @@
-"""Weights of single layers stored in fewer bits, and unpacked when a session is made.
+"""Stores the weights of single layers in fewer bits; they are unpacked when a session is created.
 
 Expects layers whose weights are float initializers; leaves every activation in float. Weights are
 unpacked by Cast, Mul and Reshape, which ONNX Runtime folds when it loads a model: that costs
-nothing per inference and needs no session option. DequantizeLinear it would keep for its fusions,
-and run it every time.
+nothing per inference and needs no session option. It would keep a DequantizeLinear for its fusions,
+and run it in every inference.
 """
 
 import math
@@ -17,12 +17,13 @@ from onnx import TensorProto, helper, numpy_helper, version_converter
 from seqto.errors import LayerError, QuantizationError
 from seqto.graph.files import changed
 from seqto.graph.layers import reduced_axes, weight_of
+from seqto.graph.links import drop_unused
 from seqto.graph.load import first_line
-from seqto.graph.nodes import all_nodes, initializers, replace_nodes, unused_name, used_tensors
+from seqto.graph.nodes import all_nodes, initializers, replace_nodes, unused_name
 from seqto.types import FLOAT16, FLOAT32, INT4, INT8, INT16, Layer, Model
 
 INT4_OPSET = 21
-"""The first with 4-bit tensors, and with 16-bit ones in QuantizeLinear."""
+"""The first opset with 4-bit tensors, and with 16-bit ones in QuantizeLinear."""
 
 STORED = (INT4, INT8, FLOAT16)
 """The precisions that these functions store weights in."""
@@ -32,24 +33,24 @@ _BIAS = 2
 
 _HALF = np.finfo(np.float16)
 _UNPACKING_BYTES = {FLOAT16: 150, INT8: 350, INT4: 500}
-"""What the names, nodes and shapes of a stored weight take, about."""
+"""About how many bytes the names, nodes and shapes of a stored weight take."""
 
 
 @dataclass(frozen=True, eq=False)
 class Packed:
-    """A stored weight: what holds it, the nodes that unpack it, and the name it then has."""
+    """A stored weight: the tensors that hold it, and the nodes that unpack it."""
 
     tensors: tuple[onnx.TensorProto, ...]
     nodes: tuple[onnx.NodeProto, ...]
 
     @property
     def output(self) -> str:
-        """The tensor that layers read."""
+        """The name of the unpacked weight, which layers read."""
         return str(self.nodes[-1].output[0])
 
 
 PackedWeights = MutableMapping[tuple[object, ...], Packed]
-"""Weights of one model that were packed before; empty to begin with."""
+"""Weights of one model that were packed before; empty at first."""
 
 
 def store_float16(model: Model, layers: Collection[str]) -> Model:
@@ -58,15 +59,15 @@ def store_float16(model: Model, layers: Collection[str]) -> Model:
 
 
 def store_int8(model: Model, layers: Collection[str]) -> Model:
-    """Return the model with these layers' weights in int8, symmetric, a scale an output channel."""
+    """Return the model with these weights in symmetric int8, one scale per output channel."""
     return store(model, dict.fromkeys(layers, INT8))
 
 
 def store_int4(model: Model, layers: Collection[str], block: int) -> Model:
-    """Return the model with these layers' weights in int4, without zero point, a scale a block.
+    """Return the model with these layers' weights in int4, without zero point, one scale per block.
 
-    The values that an output sums over are cut into as few blocks as hold at most `block` each,
-    all of one length.
+    The values that an output sums over are cut into as few blocks of at most `block` values as
+    possible, all of the same length.
     """
     return store(model, dict.fromkeys(layers, INT4), block)
 
@@ -82,7 +83,7 @@ def store(model: Model, precisions: Mapping[str, str], block: int = 32) -> Model
 def store_into(
     proto: onnx.ModelProto, precisions: Mapping[str, str], block: int, packed: PackedWeights
 ) -> None:
-    """Change the weights of these layers to these precisions; `packed` is used, and filled."""
+    """Change the weights of these layers to these precisions; `packed` is read and filled."""
     wrong = sorted(set(precisions.values()) - {*STORED, FLOAT32})
     if wrong:
         raise QuantizationError(
@@ -103,7 +104,7 @@ def store_into(
         node.input[at] = found.output
         bias = _bias_of(node, constants)
         if bias is not None:
-            # Beside weights of so few digits a bias needs no more than float16 has.
+            # Next to weights this coarse, float16 is precise enough for a bias.
             short = _packed(node, bias, FLOAT16, block, packed, constants)
             assert short is not None
             added[short.output] = short
@@ -114,7 +115,7 @@ def store_into(
     graph.initializer.extend(each for found in added.values() for each in found.tensors)
     unpacking = [each for found in added.values() for each in found.nodes]
     replace_nodes(graph, [*unpacking, *graph.node])
-    _drop(graph, replaced - used_tensors(graph))
+    drop_unused(graph, replaced)
 
 
 def _bias_of(
@@ -131,7 +132,7 @@ def _bias_of(
 
 
 def own_weights(proto: onnx.ModelProto, layers: Collection[str]) -> None:
-    """Give each of these layers a copy of its weight, where layers that are not of them read it."""
+    """Give these layers copies of their own of the weights that other nodes read too."""
     graph = proto.graph
     constants = initializers(graph)
     others = {name for node in all_nodes(graph) if node.name not in layers for name in node.input}
@@ -149,7 +150,7 @@ def own_weights(proto: onnx.ModelProto, layers: Collection[str]) -> None:
 
 
 def at_opset(model: Model, version: int) -> Model:
-    """Return the model in this opset, or as it is if its own is as late."""
+    """Return the model in this opset, or unchanged if it has this or a later one."""
     given = max(each.version for each in model.proto.opset_import if not each.domain)
     if given >= version:
         return model
@@ -169,9 +170,9 @@ def at_opset(model: Model, version: int) -> Model:
 
 
 def stored_bytes(layer: Layer, precision: str, block: int = 32) -> int:
-    """Return about how much of the model's file a layer's weight takes in this precision.
+    """Return about how many bytes of the model's file a layer's weight takes in this precision.
 
-    int16 is a precision of activations: their weights are int8.
+    int16 is a precision of activations: the weights of such layers are int8.
     """
     outputs, values = layer.shape
     if precision == FLOAT32:
@@ -205,13 +206,13 @@ def _packed(
     packed: PackedWeights,
     taken: Collection[str],
 ) -> Packed | None:
-    """Return the stored weight of a layer, or None where it is so already."""
+    """Return the packed weight of a layer, or None if it has this precision already."""
     if precision == FLOAT32 or (precision, weight.data_type) == (FLOAT16, TensorProto.FLOAT16):
         return None
     reduced = reduced_axes(node, weight) if precision != FLOAT16 else ()
     key = (weight.name, precision, reduced, block if precision == INT4 else 0)
     if key not in packed:
-        # The axis is in the name, for a weight that layers read both ways.
+        # The axis is in the name, because layers may read one weight along different axes.
         suffix = "".join([f"_{precision}", *(f"_{axis}" for axis in reduced[:1])])
         packing = _Packing(weight, unused_name(weight.name + suffix, taken))
         if precision == FLOAT16:
@@ -225,7 +226,7 @@ def _packed(
 
 
 class _Packing:
-    """A weight on its way into fewer bits: collects the tensors and nodes that stand for it."""
+    """Packs one weight: collects the tensors and nodes that replace it."""
 
     def __init__(self, weight: onnx.TensorProto, name: str) -> None:
         self._weight = weight
@@ -301,9 +302,9 @@ class _Packing:
 
 @dataclass(frozen=True, eq=False)
 class _Cut:
-    """Values in blocks: `within` are the axes of a block.
+    """A weight's values in blocks; `within` are the axes of a block.
 
-    `axis` is the one that was cut, in the shape `flat` before it was padded to `padded`.
+    `axis` is the axis that was cut; `flat` is the shape before padding, `padded` the one after it.
     """
 
     values: np.ndarray
@@ -314,9 +315,9 @@ class _Cut:
 
 
 def _cut(values: np.ndarray, reduced: tuple[int, ...], block: int) -> _Cut:
-    """Return the values with those that an output sums over in blocks."""
+    """Return the values, cut into blocks along what an output sums over."""
     axis = reduced[0]
-    # The inputs and the window of a convolution lie together: one axis. Not of a transposed one.
+    # Inputs and window of a convolution are adjacent and form one axis; not of a transposed one.
     together = reduced == tuple(range(axis, values.ndim))
     flat = values.reshape(*values.shape[:axis], math.prod(values.shape[axis:]))
     flat = flat if together else values
@@ -332,41 +333,41 @@ def _cut(values: np.ndarray, reduced: tuple[int, ...], block: int) -> _Cut:
 
 
 def _even_blocks(size: int, block: int) -> tuple[int, int]:
-    """Return how many blocks of at most `block` values there must be, and their length."""
-    # All as long as each other: with a short last one, blocks of 32 would pad 40 values to 64.
+    """Return how many blocks of at most `block` values are needed, and their length."""
+    # All of one length, to pad less: full blocks of 32 would pad 40 values to 64.
     count = max(math.ceil(size / block), 1)
     return count, math.ceil(size / count)
 
 
 def _in_int8(values: np.ndarray, within: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values as integers from -127 to 127, and the scale of those along these axes."""
+    """Return the values as integers from -127 to 127, and one scale for all along these axes."""
     largest = np.abs(values).max(axis=within, keepdims=True, initial=0)
     scales = _short(largest / np.float32(127))
     return _rounded(values, scales, -127, 127), scales
 
 
 def _in_int4(values: np.ndarray, within: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values as integers from -8 to 7, and the scale of those along these axes."""
+    """Return the values as integers from -8 to 7, and one scale for all along these axes."""
     high = values.max(axis=within, keepdims=True, initial=0)
     low = values.min(axis=within, keepdims=True, initial=0)
-    # The sign of the scale makes the largest value -8: of 4 bits, the 16th level is worth having.
-    # On EfficientNet-Lite0 a layer then does a fifth less harm than with -7 to 7.
+    # The sign of the scale makes the largest value -8, so that all 16 levels are used. On
+    # EfficientNet-Lite0 a layer then does a fifth less harm than with -7 to 7.
     size = _short(np.maximum(high, -low) / np.float32(8))
     scales = np.where(high >= -low, -size, size)
     return _rounded(values, scales, -8, 7), scales
 
 
 def _rounded(values: np.ndarray, scales: np.ndarray, low: int, high: int) -> np.ndarray:
-    """Return the integers nearest to the values in these scales."""
+    """Return the values in units of these scales, rounded to integers."""
     integers = np.rint(values / scales.astype(np.float32))
     return np.clip(integers, low, high).astype(np.int8)
 
 
 def _short(scales: np.ndarray) -> np.ndarray:
     """Return the scales in float16, rounded up so that no value is clipped, if they fit."""
-    # Nothing but zeros has no scale.
+    # If all values are zero, any scale is right.
     scales = np.where(scales == 0, np.float32(1), scales)
-    # Beside a largest one that has all its digits, smaller ones lose none that count.
+    # If float16 holds the largest scale, what smaller ones lose in precision does not matter.
     if not _HALF.tiny <= scales.max(initial=0) <= _HALF.max:
         return scales
     short = scales.astype(np.float16)
@@ -374,14 +375,7 @@ def _short(scales: np.ndarray) -> np.ndarray:
 
 
 def _nibbles(integers: np.ndarray) -> bytes:
-    """Return small integers as ONNX packs them: two a byte, the first in its lower half."""
+    """Return small integers as ONNX packs them: two per byte, the first in its lower half."""
     values = integers.reshape(-1).view(np.uint8) & 0xF
     values = np.pad(values, (0, values.size % 2))
     return bytes((values[0::2] | values[1::2] << 4).tobytes())
-
-
-def _drop(graph: onnx.GraphProto, names: Collection[str]) -> None:
-    """Take these initializers out of the graph."""
-    for index in reversed(range(len(graph.initializer))):
-        if graph.initializer[index].name in names:
-            del graph.initializer[index]

@@ -1,1 +1,1 @@
-"""Quantizers: how the model of a candidate is made."""
+"""Quantizers: they make the models of candidates."""

@@ -28,15 +28,15 @@ KERNELS: Mapping[str, Mapping[str, str]] = {
     "safe": {"session.x64quantprecision": "1"},
     "fast": {"session.x64quantprecision": "0"},
 }
-"""Session options, by which integer kernels they choose: on x86 without VNNI fast ones saturate."""
+"""Session options, by the integer kernels they select: on x86 without VNNI, fast ones saturate."""
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class AutoQuantizer:
-    """Static quantization in one of several schemes: a candidate says in which.
+    """Static quantization in one of several schemes; each candidate names its scheme.
 
     A scheme is a way to quantize weights and biases, and the integer kernels that run it.
-    `options` are the static quantizer's, for all schemes.
+    `options` are options of the static quantizer, used in all schemes.
     """
 
     name: str = "auto"
@@ -50,7 +50,7 @@ class AutoQuantizer:
     options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Make a quantizer of each scheme."""
+        """Make a quantizer for each scheme."""
         chosen = list(SCHEMES) if self.only is None else self.only
         for name in chosen:
             if name not in SCHEMES:
@@ -82,7 +82,7 @@ class AutoQuantizer:
 
     @property
     def precisions(self) -> tuple[str, ...]:
-        """What a layer may be in."""
+        """The precisions that a layer may have."""
         return self._first.precisions
 
     @property
@@ -110,5 +110,5 @@ class AutoQuantizer:
         return scheme.quantize(model, ranges, candidate)
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
-        """Return about how much of the model's file a layer takes in this precision."""
+        """Return about how many bytes of the model's file a layer takes in this precision."""
         return self._first.stored_bytes(layer, precision)

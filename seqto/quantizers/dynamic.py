@@ -1,4 +1,4 @@
-"""Dynamic quantization: integer weights, activations quantized as they come."""
+"""Dynamic quantization: integer weights; activations are quantized during inference."""
 
 from dataclasses import field
 from typing import Annotated, Any, Literal
@@ -38,7 +38,7 @@ from seqto.types import (
 WEIGHT_OPS = ("Conv", "MatMul")
 
 _INTEGER_BYTES = 1000
-"""What the names and nodes around an integer layer take, about."""
+"""About how many bytes the names and nodes around an integer layer take."""
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -47,7 +47,7 @@ class DynamicQuantizer:
 
     name: str = "dynamic"
     per_channel: bool = False
-    # ORT's ConvInteger on CPUs takes unsigned weights only.
+    # On CPUs, ORT's ConvInteger takes only unsigned weights.
     weight_type: Literal["int8", "uint8"] = "uint8"
     weight_symmetric: bool | None = None
     reduce_range: bool = False
@@ -63,7 +63,7 @@ class DynamicQuantizer:
 
     @property
     def precisions(self) -> tuple[str, ...]:
-        """What a layer may be in."""
+        """The precisions that a layer may have."""
         return (INT4, INT8, FLOAT16, FLOAT32)
 
     @property
@@ -78,7 +78,7 @@ class DynamicQuantizer:
         return prepared, find_layers(prepared, self._quantized_ops(), self.exclude)
 
     def calibrate(self, model: Model, samples: Samples) -> Ranges:
-        """Return nothing: ranges are found while running."""
+        """Return no ranges: they are found during inference."""
         return {}
 
     def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
@@ -89,9 +89,9 @@ class DynamicQuantizer:
         if INT4 in stored.values():
             model = known.raised(with_shapes)
         proto = model.copy_proto()
-        # ORT makes all layers that share a weight read its quantized form.
+        # ORT would make all layers that share a weight read its quantized form.
         own_weights(proto, stored)
-        excluded = nodes_to_exclude(model, candidate, self.exclude)
+        excluded = nodes_to_exclude(known.links(model), candidate, self.exclude)
         try:
             quantizer = ReusingONNXQuantizer(
                 known,
@@ -109,7 +109,7 @@ class DynamicQuantizer:
                 self._options(),
             )
             quantizer.quantize_model()
-            # ORT sorts when it saves a file; before that the graph is no valid ONNX.
+            # ORT sorts nodes only when it saves a file; unsorted, the graph is not valid ONNX.
             quantizer.model.topological_sort()
         except Exception as error:  # ORT's own errors have no common base but Exception.
             raise QuantizationError(
@@ -120,7 +120,7 @@ class DynamicQuantizer:
         return Model(model.name, compact(quantizer.model.model, model))
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
-        """Return about how much of the model's file a layer takes in this precision."""
+        """Return about how many bytes of the model's file a layer takes in this precision."""
         if precision != INT8:
             return stored_bytes(layer, precision, self.block_size)
         outputs, values = layer.shape
@@ -129,7 +129,7 @@ class DynamicQuantizer:
         return outputs * values + scales + _INTEGER_BYTES
 
     def _quantized_ops(self) -> list[str]:
-        # A Gemm is a MatMul by now, so who asks for Gemm means MatMul.
+        # Every Gemm is a MatMul by now, so Gemm in op_types means MatMul.
         asked = ["MatMul" if op == "Gemm" else op for op in self.op_types or WEIGHT_OPS]
         return list(dict.fromkeys(asked))
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from seqto.graph.links import Links
 from seqto.graph.weights import INT4_OPSET, PackedWeights, at_opset
 from seqto.types import Model
 
@@ -20,7 +21,7 @@ class Known:
     values: dict[Hashable, object] = field(default_factory=dict)
 
     def once(self, key: Hashable, compute: Callable[[], Value]) -> Value:
-        """Return what `compute` returned when this key was first asked for."""
+        """Return the result of `compute` for this key, computed only the first time."""
         if key not in self.values:
             self.values[key] = compute()
         return self.values[key]  # type: ignore[return-value]
@@ -28,6 +29,11 @@ class Known:
     def raised(self, mark: Callable[[Model], Model]) -> Model:
         """Return the model in the opset that 4-bit and 16-bit tensors need, marked."""
         return self.once("raised", lambda: mark(at_opset(self.model, INT4_OPSET)))
+
+    def links(self, model: Model) -> Links:
+        """Return the links of this model: the known one, or its raised form."""
+        # Both models are held here, so no other object can get their ids.
+        return self.once(("links", id(model)), lambda: Links(model.proto.graph))
 
 
 class Memory:
@@ -39,11 +45,11 @@ class Memory:
     def of(self, model: Model, settings: str) -> Known:
         """Return what is known of this very model under these settings."""
         known = self._known
-        # The model is held here, so no other one can come to have its identity.
+        # The model is held here, so no other object can get its identity.
         if known is None or known.model is not model or known.settings != settings:
             known = self._known = Known(model, settings)
         return known
 
     def __reduce__(self) -> tuple[type["Memory"], tuple[()]]:
-        # Another process begins anew: models are large, and it may never see this one.
+        # Another process starts empty: models are large, and it may never see this one.
         return Memory, ()

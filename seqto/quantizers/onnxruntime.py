@@ -1,7 +1,6 @@
 """What the quantizers share: options by name, the form of models, exclusions, precisions."""
 
 import sys
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
@@ -15,12 +14,13 @@ from onnxruntime.quantization.quant_utils import (
 from seqto.errors import ConfigError, LayerError, ModelError, nearest
 from seqto.graph.files import LARGE_TENSOR, changed
 from seqto.graph.layers import weight_layers
-from seqto.graph.regions import left_in_float, weightless_regions
+from seqto.graph.links import Links
+from seqto.graph.regions import left_in_float
 from seqto.types import INT8, INT16, Candidate, Layer, Model
 from seqto.types.storage import stored_bytes
 
 WEIGHT_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
-"""The operations that layers are."""
+"""The operations that can be layers."""
 
 _OVERHEAD = sys.getsizeof(b"")
 
@@ -35,7 +35,7 @@ QUANT_TYPES: Mapping[str, QuantType] = {
 
 
 def require_operations(op_types: Sequence[str] | None, known: Collection[str]) -> None:
-    """Raise where an operation to quantize is misspelt: ORT would quantize the others only."""
+    """Raise if an operation to quantize is misspelt: ORT would silently skip it."""
     for name in op_types or ():
         if name not in known:
             raise ConfigError(
@@ -50,7 +50,7 @@ def with_shapes(model: Model) -> Model:
         return Model(model.name, save_and_reload_model_with_shape_infer(model.proto))
     proto = changed(model.proto, _inferred)
     for tensor in proto.graph.initializer:
-        # As ORT does, so that the sha256 of a model does not depend on the way here.
+        # As ORT does for other models, so that the sha256 does not depend on the path taken.
         if tensor.HasField("raw_data") and stored_bytes(tensor) + _OVERHEAD >= LARGE_TENSOR:
             tensor.data_location = onnx.TensorProto.DEFAULT
     return Model(model.name, proto)
@@ -65,7 +65,7 @@ def _inferred(proto: onnx.ModelProto) -> onnx.ModelProto:
 def find_layers(
     model: Model, op_types: Collection[str], exclude: Collection[str]
 ) -> tuple[Layer, ...]:
-    """Return the layers that candidates choose from: all but those never to be quantized."""
+    """Return the layers that candidates choose from: all except those never to be quantized."""
     layers = weight_layers(model, op_types)
     names = [layer.name for layer in layers]
     unknown = [name for name in exclude if name not in names]
@@ -89,7 +89,7 @@ def find_layers(
 
 
 def require_precisions(candidate: Candidate, precisions: Collection[str], quantizer: str) -> None:
-    """Raise where a layer is to have a precision that this quantizer does not know."""
+    """Raise if a layer has a precision that this quantizer does not support."""
     for layer, precision in candidate.precisions:
         if precision not in precisions:
             raise ConfigError(
@@ -99,57 +99,49 @@ def require_precisions(candidate: Candidate, precisions: Collection[str], quanti
 
 
 def in_precisions(candidate: Candidate, precisions: Collection[str]) -> dict[str, str]:
-    """Return the layers that are to have one of these precisions, and which."""
+    """Return the layers that have one of these precisions, with their precision."""
     return {name: each for name, each in candidate.precisions if each in precisions}
 
 
-def nodes_to_exclude(model: Model, candidate: Candidate, always: Collection[str]) -> list[str]:
-    """Return every node that ORT has to leave alone for this candidate.
+def nodes_to_exclude(links: Links, candidate: Candidate, always: Collection[str]) -> list[str]:
+    """Return all nodes that ORT must not quantize for this candidate.
 
-    Weights that are only stored in fewer bits are float to the operations around them.
+    A layer whose weights are only stored in fewer bits counts as float: it computes in float.
     """
     layers = {name for name, _ in candidate.precisions} | set(always)
     excluded = layers - set(in_precisions(candidate, (INT8, INT16))) | set(always)
-    regions = weightless_regions(model.proto.graph, layers)
-    left = left_in_float(regions, layers, excluded)
-    return sorted(excluded) + left + _last_softmaxes(model.proto.graph, {*excluded, *left})
+    left = left_in_float(links, layers, excluded)
+    return sorted(excluded) + left + _last_softmaxes(links, {*excluded, *left})
 
 
-def _last_softmaxes(graph: onnx.GraphProto, known: Collection[str]) -> list[str]:
-    """Return what turns scores into the model's probabilities, unless it is known already.
+def _last_softmaxes(links: Links, known: Collection[str]) -> list[str]:
+    """Return the softmaxes that make the model's outputs, except those in `known`.
 
-    In steps of 1/256 most probabilities are 0 and the others alike, for no byte saved.
+    In steps of 1/256, most probabilities would be 0 and the others equal, without a byte saved.
     """
-    outputs = {each.name for each in graph.output}
     return [
         node.name
-        for node in graph.node
+        for node in links.nodes
         if node.op_type in ("Softmax", "LogSoftmax")
-        and outputs.intersection(node.output)
+        and links.outputs.intersection(node.output)
         and node.name not in known
     ]
 
 
-def tensors_around(graph: onnx.GraphProto, layers: Collection[str]) -> set[str]:
+def tensors_around(links: Links, layers: Collection[str]) -> set[str]:
     """Return the activations that these layers read and write.
 
-    An operation of one input, such as Clip, hands on what it gets: the activations on both of its
-    sides count. A Relu that ORT takes out would otherwise leave its own precision behind.
+    Operations with one input, such as Clip, are looked through: the activations on both sides of
+    them count. A Relu that ORT removes would otherwise leave its own precision behind.
     """
-    constants = {each.name for each in graph.initializer}
-    producers = {name: node for node in graph.node for name in node.output}
-    consumers = defaultdict(list)
-    for node in graph.node:
-        for name in node.input:
-            consumers[name].append(node)
 
     def activations(node: onnx.NodeProto) -> list[str]:
-        return [name for name in node.input if name and name not in constants]
+        return [name for name in node.input if name and name not in links.constants]
 
     found: set[str] = set()
     pending = [
         name
-        for node in graph.node
+        for node in links.nodes
         if node.name in layers
         for name in (*activations(node), *node.output)
     ]
@@ -158,8 +150,7 @@ def tensors_around(graph: onnx.GraphProto, layers: Collection[str]) -> set[str]:
         if name in found:
             continue
         found.add(name)
-        around = [*consumers[name], *([producers[name]] if name in producers else [])]
-        for node in around:
-            if node.op_type not in WEIGHT_OPS and len(activations(node)) == 1:
+        for node in (*links.readers(name), links.maker(name)):
+            if node is not None and node.op_type not in WEIGHT_OPS and len(activations(node)) == 1:
                 pending.extend((*activations(node), *node.output))
     return found

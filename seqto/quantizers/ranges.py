@@ -17,24 +17,23 @@ def minmax_ranges(
 ) -> Ranges:
     """Return the least and greatest value of every activation around these operations.
 
-    The model has the types of its tensors. ORT's calibrator reduces them inside of a graph that it
-    does not optimize; here they are outputs of an optimized one. The ranges are the same but for
-    float rounding, also with NaN, which is neither less nor greater than anything: where it is the
-    first value of a tensor, that has no range in this sample, nor at all if the sample is the
-    first. NaN elsewhere does not count.
+    Expects a model with the types of its tensors. ORT's calibrator finds the extremes inside an
+    unoptimized graph; here the activations are outputs of an optimized one. The ranges are the same
+    except for float rounding. NaN counts as it does there: a tensor whose first value is NaN has no
+    range in this sample, and none at all if this is the first sample. NaN elsewhere is ignored.
     """
     names = _calibrated(model.proto.graph, op_types)
     given = {each.name for each in model.proto.graph.input}
-    # ORT may hand an input out again as memory that is no longer there.
+    # An input that is also an output may be returned by ORT in memory that is already freed.
     outputs = [name for name in names if name not in given]
     session = _session(with_outputs(model, outputs))
     found: dict[str, tuple[float, float]] = {}
     for inputs in samples.batches(1):
-        # One at a time: all its activations are held at once.
+        # One sample at a time, because all its activations are in memory at once.
         values: Arrays = {**inputs, **_run(session, outputs, inputs)}
         for name in names:
             low, high = _extremes(values[name])
-            # In this order, in which a NaN that is new does not count.
+            # With the arguments in this order, min and max ignore a new NaN.
             before = found.get(name, (low, high))
             found[name] = min(before[0], low), max(before[1], high)
     if symmetric:
@@ -43,7 +42,7 @@ def minmax_ranges(
 
 
 def _calibrated(graph: onnx.GraphProto, op_types: Collection[str]) -> list[str]:
-    """Return the float tensors that these operations read or write, but for constants."""
+    """Return the float tensors that these operations read or write, except constants."""
     known = {
         value.name: value.type.tensor_type.elem_type
         for value in (*graph.value_info, *graph.output, *graph.input)
@@ -73,7 +72,7 @@ def _run(session: onnxruntime.InferenceSession, names: list[str], inputs: Arrays
 
 def _extremes(values: np.ndarray) -> tuple[float, float]:
     """Return the least and greatest value, as ORT's ReduceMin and ReduceMax do."""
-    # Of no values at all they are the infinities.
+    # For an empty tensor they are the infinities.
     low, high = np.min(values, initial=np.inf), np.max(values, initial=-np.inf)
     if np.isnan(low) and not np.isnan(values.flat[0]):
         low, high = np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)

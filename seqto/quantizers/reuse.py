@@ -1,7 +1,7 @@
-"""ONNX Runtime's quantizers, which compute nothing twice, and all channels of a weight at once.
+"""ONNX Runtime's quantizers, made faster: results are reused, channels are quantized all at once.
 
-Nearly all their time goes into weights, channel by channel, and the next candidate needs the same
-ones again. What these classes return is to the bit what their bases return.
+The originals spend nearly all their time on weights, channel by channel, and again for the next
+candidate. These classes return, bit for bit, what their base classes return.
 """
 
 from collections.abc import Callable
@@ -33,18 +33,23 @@ _INTEGERS = (
 
 
 class ReusingQDQQuantizer(QDQQuantizer):
-    """The static quantizer; `known` is of its model and options."""
+    """The static quantizer; `known` belongs to its model and options."""
 
     model: ONNXModel
     tensors_to_quantize: dict[str, Any]
 
     def __init__(self, known: Known, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.model = _QuickModel(self.model.model)
         self._known = known
 
+    def adjust_tensor_ranges(self) -> None:
+        """Give tensors that only a Relu or Clip reads the range of its output."""
+        # ORT's __init__ calls this before anything else that goes through the whole graph.
+        self.model = _QuickModel(self.model.model)
+        super().adjust_tensor_ranges()
+
     def _get_tensor_type(self, tensor_name: str) -> Any:
-        # ORT goes through all initializers, though it has them by name; for activations in vain.
+        # ORT would search all initializers, even for an activation, though it has them by name.
         weight = self.initializers.get(tensor_name)
         value = self.value_infos.get(tensor_name)
         if weight is None and value is not None and value.type.HasField("tensor_type"):
@@ -73,9 +78,9 @@ class ReusingQDQQuantizer(QDQQuantizer):
         found = super()._calc_initializer_quant_params()
         self.tensors_to_quantize = wanted
         for name, key in keys.items():
-            # Activations have none.
+            # Activations have no parameters here.
             self._known.values.setdefault(key, found.get(name))
-        # Copies, as ORT changes scales for the sake of biases.
+        # Copies, because ORT adjusts scales to fit biases.
         return {
             name: _copy(known)
             for name, key in keys.items()
@@ -83,7 +88,7 @@ class ReusingQDQQuantizer(QDQQuantizer):
         }
 
     def _is_plain(self, name: str) -> bool:
-        """Return whether this is a weight of which the user says nothing in particular."""
+        """Return whether this is a weight without special options."""
         return (
             name in self.initializers
             and name not in self.tensor_quant_overrides
@@ -92,7 +97,7 @@ class ReusingQDQQuantizer(QDQQuantizer):
         )
 
     def _channel_parameters(self, name: str, info: Any) -> QuantizationParams | None:
-        """Return the parameters of a weight with a scale for each channel, None if ORT has to."""
+        """Return a weight's parameters, one scale per channel; None if that is left to ORT."""
         if info.tensor_type is not QDQQuantTensorType.WEIGHT or info.axis is None:
             return None
         weight, integer = self.initializers[name], self.weight_qType
@@ -117,7 +122,7 @@ class ReusingQDQQuantizer(QDQQuantizer):
     ) -> tuple[bool, np.ndarray | None]:
         adjust = super()._adjust_weight_scale_for_int32_bias
         scales = map(_content, (input_scale, weight_scale))
-        # The bias itself, as ORT numbers the copies of shared ones for each candidate anew.
+        # By the bias's content: ORT numbers copies of shared ones differently in each candidate.
         key = ("adjusted", weight_name, bias_tp.SerializeToString(), *scales)
         changed, scale = self._known.once(
             key,
@@ -139,13 +144,13 @@ class ReusingQDQQuantizer(QDQQuantizer):
             if not self.add_qdq_pair_to_weight:
                 self._known.values[key] = onnx.TensorProto.FromString(added.SerializeToString())
         else:
-            # ORT gets a single value to quantize in place of the weight.
+            # ORT gets a single value to quantize instead of the weight.
             super()._add_qdq_nodes_for_initializer(_stand_in(weight_proto))
             self.model.initializer()[-1].CopyFrom(known)
 
 
 class ReusingONNXQuantizer(ONNXQuantizer):
-    """The dynamic quantizer; `known` is of its model and options."""
+    """The dynamic quantizer; `known` belongs to its model and options."""
 
     def __init__(self, known: Known, *arguments: Any) -> None:
         self._known = known
@@ -224,6 +229,19 @@ class _QuickModel(ONNXModel):
     def __init__(self, model: onnx.ModelProto) -> None:
         super().__init__(model)
         self._names = {each.name for each in model.graph.initializer}
+        self._readers: dict[str, list[onnx.NodeProto]] | None = None
+
+    def input_name_to_nodes(self) -> dict[str, list[onnx.NodeProto]]:
+        """Return the nodes that read each tensor."""
+        # ORT asks at each Relu and Clip, and up to then has only renamed outputs.
+        if self._readers is None:
+            self._readers = super().input_name_to_nodes()
+        return self._readers
+
+    def add_node(self, node: onnx.NodeProto) -> None:
+        """Add a node: from here on ORT also changes what nodes read."""
+        self._readers = None
+        super().add_node(node)
 
     def add_initializer(self, tensor: onnx.TensorProto) -> None:
         """Add an initializer, unless there is one of its name."""
@@ -231,19 +249,19 @@ class _QuickModel(ONNXModel):
             self.initializer_extend([tensor])
 
     def remove_initializer(self, tensor: onnx.TensorProto) -> None:
-        """Take an initializer out."""
+        """Remove an initializer."""
         super().remove_initializer(tensor)
         self._names.discard(tensor.name)
 
     def initializer_extend(self, inits: list[onnx.TensorProto]) -> None:
         """Add these initializers."""
-        # ORT goes through all that are there, in search of NaN in 8-bit floats.
+        # ORT would also search all present ones for NaN in 8-bit floats.
         self.model.graph.initializer.extend(inits)
         self._names.update(each.name for each in inits)
 
     def get_initializer(self, name: str) -> onnx.TensorProto | None:
         """Return an initializer by name."""
-        # It is mostly one that was just added.
+        # Usually it is one that was just added.
         return next((each for each in reversed(self.initializer()) if each.name == name), None)
 
     def replace_input_of_all_nodes(self, old_input_name: str, new_input_name: str) -> None:
@@ -251,6 +269,12 @@ class _QuickModel(ONNXModel):
         for node in self.model.graph.node:
             if old_input_name in node.input:
                 self.replace_node_input(node, old_input_name, new_input_name)
+
+    def replace_output_of_all_nodes(self, old_output_name: str, new_output_name: str) -> None:
+        """Make all nodes that write the old tensor write the new one."""
+        for node in self.model.graph.node:
+            if old_output_name in node.output:
+                self.replace_node_output(node, old_output_name, new_output_name)
 
 
 def _symmetric_scales(
@@ -264,17 +288,17 @@ def _symmetric_scales(
     others = tuple(each for each in range(rank) if each != axis % rank)
     most = np.abs(values).max(axis=others, initial=0)
     limits = np.finfo(values.dtype)
-    # Beyond that, some versions of ORT overflow, and what is no number is an error of theirs.
+    # Beyond that, some versions of ORT overflow; NaN is an error there.
     if not values.size or not (most <= limits.max / 2).all():
         return None
-    # What does not depend on the values comes from ORT: the zero points of a channel with a range,
-    # and of one without.
+    # The zero points do not depend on the values and come from ORT: one for channels with a range,
+    # one for channels without.
     (some, _), (none, one) = (
         compute_data_quant_params(np.array([each], values.dtype), integer, True, reduce_range)
         for each in (limits.max / 2, 0)
     )
     lowest, highest = get_qmin_qmax_for_qType(integer, reduce_range, symmetric=True)
-    # As float64, in which nothing is lost before the division.
+    # In float64, so that nothing is lost before the division.
     scales = most.astype(np.float64) * 2 / (float(highest) - float(lowest))
     empty = scales < limits.tiny
     return np.where(empty, none, some), np.where(empty, one, scales.astype(values.dtype))
@@ -287,11 +311,11 @@ def _quantized_channels(
     zero_point: np.ndarray,
     scale: np.ndarray,
 ) -> onnx.TensorProto | None:
-    """Return the weight in integers, a scale for each channel; None if that is left to ORT."""
+    """Return the weight in integers, with one scale per channel; None if that is left to ORT."""
     if axis is None or integer not in _INTEGERS:
         return None
     values = numpy_helper.to_array(weight)
-    # What no number becomes depends on how many are cast at once.
+    # Which integer NaN becomes depends on how many values are cast at once.
     if not values.size or not np.isfinite(values).all():
         return None
     shape = [-1 if each == axis else 1 for each in range(values.ndim)]
@@ -309,7 +333,7 @@ def _copy(parameters: QuantizationParams) -> QuantizationParams:
 
 
 def _content(value: Any) -> Any:
-    """Return what tells this value from another."""
+    """Return the value in a form that can be part of a key."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.shape, value.tobytes()
     return value

@@ -53,7 +53,7 @@ from seqto.types import (
 )
 
 _QDQ_BYTES = 1000
-"""What the names and nodes around a quantized layer take, about."""
+"""About how many bytes the names and nodes around a quantized layer take."""
 
 _METHODS = {
     "minmax": CalibrationMethod.MinMax,
@@ -61,7 +61,7 @@ _METHODS = {
     "entropy": CalibrationMethod.Entropy,
 }
 
-# Options of quantize_static that its calibrators take, under the names they have there.
+# Options of quantize_static that are meant for calibrators, and their names there.
 _CALIBRATOR_OPTIONS = {
     "CalibTensorRangeSymmetric": "symmetric",
     "CalibMovingAverage": "moving_average",
@@ -72,7 +72,7 @@ _CALIBRATOR_OPTIONS = {
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class StaticQuantizer:
-    """ONNX Runtime's QDQ quantizer, calibrated once and then asked for any candidate."""
+    """ONNX Runtime's QDQ quantizer, calibrated once for all candidates."""
 
     name: str = "static"
     per_channel: bool = True
@@ -92,7 +92,7 @@ class StaticQuantizer:
     extra_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse operations that no model has."""
+        """Refuse operations that ONNX does not have."""
         # Not only those of ORT's registries: a QDQ pair fits around any operation.
         known = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
         require_operations(self.op_types, known)
@@ -100,7 +100,7 @@ class StaticQuantizer:
 
     @property
     def precisions(self) -> tuple[str, ...]:
-        """What a layer may be in: int16 is int8 with 16-bit activations around it."""
+        """The precisions that a layer may have: int16 is int8 with 16-bit activations around it."""
         finer = () if "16" in self.activation_type else (INT16,)
         return (INT4, INT8, *finer, FLOAT16, FLOAT32)
 
@@ -135,7 +135,7 @@ class StaticQuantizer:
         ):
             calibrator = self._calibrator(model, Path(folder))
             for inputs in samples.batches(1):
-                # One at a time: histogram calibrators hold all activations of what they are fed.
+                # One sample at a time: histogram calibrators hold all activations of their input.
                 calibrator.collect_data(_OneBatch(inputs))
             data = calibrator.compute_data()
         return {
@@ -152,9 +152,10 @@ class StaticQuantizer:
         if fine or INT4 in stored.values():
             model = known.raised(with_shapes)
         proto = model.copy_proto()
-        # ORT makes all layers that share a weight read its quantized form.
+        # ORT would make all layers that share a weight read its quantized form.
         own_weights(proto, stored)
-        excluded = nodes_to_exclude(model, candidate, self.exclude)
+        links = known.links(model)
+        excluded = nodes_to_exclude(links, candidate, self.exclude)
         try:
             quantizer = ReusingQDQQuantizer(
                 known,
@@ -167,10 +168,10 @@ class StaticQuantizer:
                 [],
                 excluded,
                 self._quantized_ops(),
-                self._options(set(ranges) & tensors_around(proto.graph, fine)),
+                self._options(set(ranges) & tensors_around(links, fine)),
             )
             quantizer.quantize_model()
-            # ORT sorts when it saves a file; before that the graph is no valid ONNX.
+            # ORT sorts nodes only when it saves a file; unsorted, the graph is not valid ONNX.
             quantizer.model.topological_sort()
         except Exception as error:  # ORT's own errors have no common base but Exception.
             raise QuantizationError(
@@ -183,7 +184,7 @@ class StaticQuantizer:
         return Model(model.name, compact(quantizer.model.model, model), self.session)
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
-        """Return about how much of the model's file a layer takes in this precision."""
+        """Return about how many bytes of the model's file a layer takes in this precision."""
         if precision not in (INT8, INT16):
             return stored_bytes(layer, precision, self.block_size)
         outputs, values = layer.shape
@@ -199,7 +200,7 @@ class StaticQuantizer:
             return Model(model.name, update_opset_version(model.copy_proto(), *types))
         if "16" not in self.weight_type + self.activation_type:
             return model
-        # ORT would convert it in one piece.
+        # ORT would convert it as one message, for which it is too large.
         return Model(model.name, changed(model.proto, _with_wide_integers))
 
     def _quantized_ops(self) -> list[str]:
@@ -207,7 +208,7 @@ class StaticQuantizer:
         return self.op_types or sorted({*QLinearOpsRegistry, *QDQRegistry})
 
     def _options(self, fine: Collection[str]) -> dict[str, Any]:
-        """Return ORT's options; `fine` are the activations to have in 16 bits."""
+        """Return ORT's options; `fine` are the activations to quantize to 16 bits."""
         options: dict[str, Any] = {
             "ActivationSymmetric": self.activation_symmetric,
             "QuantizeBias": self.quantize_bias,
@@ -217,7 +218,7 @@ class StaticQuantizer:
         options |= self.extra_options
         if fine:
             wide = QUANT_TYPES["int16" if self.activation_type == "int8" else "uint16"]
-            # The user's own come last: they are more particular.
+            # The user's own overrides come last, so that they win.
             options["TensorQuantOverrides"] = {
                 name: [{"quant_type": wide}] for name in sorted(fine)
             } | options.get("TensorQuantOverrides", {})
@@ -267,7 +268,7 @@ class _OneBatch(CalibrationDataReader):
 
 
 def _tensors_data(ranges: Ranges) -> TensorsData:
-    # Made anew for each model: ORT's quantizer changes the ranges that it is given.
+    # New for each candidate, because ORT's quantizer changes the ranges that it is given.
     pairs: Mapping[str, tuple[np.float32, np.float32]] = {
         name: (np.float32(low), np.float32(high)) for name, (low, high) in ranges.items()
     }

@@ -1,4 +1,4 @@
-"""Weights in fewer bits, unpacked when a model is loaded: it runs in float."""
+"""Weight-only quantization: weights in fewer bits, unpacked at load; the model runs in float."""
 
 from dataclasses import field
 from typing import Annotated
@@ -32,7 +32,7 @@ from seqto.types import (
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class WeightOnlyQuantizer:
-    """Smaller files at the speed and with the activations of float; nothing to calibrate."""
+    """Makes files smaller; activations and speed are those of float. Needs no calibration."""
 
     name: str = "weight_only"
     op_types: list[str] | None = None
@@ -46,7 +46,7 @@ class WeightOnlyQuantizer:
 
     @property
     def precisions(self) -> tuple[str, ...]:
-        """What a layer may be in."""
+        """The precisions that a layer may have."""
         return (INT4, INT8, FLOAT16, FLOAT32)
 
     @property
@@ -55,7 +55,7 @@ class WeightOnlyQuantizer:
         return True
 
     def prepare(self, model: Model) -> tuple[Model, tuple[Layer, ...]]:
-        """Return the model as it is, and its layers."""
+        """Return the model unchanged, and its layers."""
         if self.op_types == []:
             raise ConfigError(
                 "quantization.op_types=[] has no operation with weights: "
@@ -64,7 +64,7 @@ class WeightOnlyQuantizer:
         return model, find_layers(model, self.op_types or WEIGHT_OPS, self.exclude)
 
     def calibrate(self, model: Model, samples: Samples) -> Ranges:
-        """Return nothing: no activation is quantized."""
+        """Return no ranges: no activation is quantized."""
         return {}
 
     def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
@@ -79,5 +79,5 @@ class WeightOnlyQuantizer:
         return Model(model.name, compact(proto, model))
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
-        """Return about how much of the model's file a layer takes in this precision."""
+        """Return about how many bytes of the model's file a layer takes in this precision."""
         return stored_bytes(layer, precision, self.block_size)

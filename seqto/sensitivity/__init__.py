@@ -1,1 +1,1 @@
-"""Sensitivity: how much quantization hurts each layer."""
+"""Sensitivity: how much harm quantizing each layer does."""

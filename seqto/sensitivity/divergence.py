@@ -25,21 +25,21 @@ from seqto.types import (
 )
 
 _FEW = 2
-"""Samples that show whether a precision does any harm worth measuring."""
+"""How many samples show whether a precision does any harm worth measuring."""
 
 _MUCH = 0.03
-"""The share of the harm of all layers that makes one worth more samples."""
+"""A layer with more than this share of all layers' harm is measured on more samples."""
 
 _LITTLE = 0.01
-"""The share of a harm that need not be known well beside it."""
+"""A precision with less than this share of the ranking one's harm is measured on few samples."""
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class DivergenceSensitivity:
     """The KL divergence of the output from the float model's when only this layer is quantized.
 
-    Of outputs that are no class scores it is the mean squared error. Each layer's costs hold the
-    harm of every precision asked for; int8 ranks, or the first of them if int8 is not asked for.
+    For outputs that are not class scores it is the mean squared error. Each layer's costs hold the
+    harm of every requested precision; int8 ranks the layers, or the first one if int8 is not there.
     """
 
     name: str = "divergence"
@@ -56,7 +56,7 @@ class DivergenceSensitivity:
         ranges: Ranges,
         samples: Samples,
     ) -> tuple[LayerScore, ...]:
-        """Return the layers, the most hurt first."""
+        """Return the layers' scores, the most sensitive layer first."""
         runs = SharedPrefixes(model, list(samples.first_batches(self.samples)))
         harm = harm_to(list(runs.reference()))
         found: dict[str, dict[str, np.ndarray]] = {layer.name: {} for layer in layers}
@@ -78,7 +78,7 @@ class DivergenceSensitivity:
     def _unsettled(
         self, layers: Sequence[Layer], found: Mapping[str, Mapping[str, np.ndarray]]
     ) -> list[tuple[Layer, str]]:
-        """Return the layers, in one precision or another, that do the most of all harm."""
+        """Return the layers and precisions that do so much harm that all samples are used."""
         if self.enough is None:
             return []
         unsettled = []
@@ -89,7 +89,7 @@ class DivergenceSensitivity:
         return unsettled
 
     def _measured(self) -> list[str]:
-        """Return the precisions to measure, the one that ranks first."""
+        """Return the precisions to measure; the first of them ranks the layers."""
         asked = dict.fromkeys(self.precisions or [INT8])
         lower = [precision for precision in asked if precision != FLOAT32] or [INT8]
         return sorted(lower, key=lambda precision: precision != INT8)
@@ -121,7 +121,7 @@ class DivergenceSensitivity:
 
 
 def _alone(layer: Layer, precision: str, layers: Sequence[Layer]) -> Candidate:
-    """Return the candidate that has this layer in this precision and all others in float32."""
+    """Return the candidate with this layer in this precision and all others in float32."""
     return Candidate.of({each.name: FLOAT32 for each in layers} | {layer.name: precision})
 
 
@@ -131,7 +131,7 @@ def _harm_of(
     ranking: np.ndarray | None,
     enough: int | None,
 ) -> np.ndarray:
-    """Return the harm to each sample, or to fewer at first."""
+    """Return the harm to each of the first `enough` samples, or to a few if they show little."""
     first = list(islice(outputs, _FEW))
     if ranking is not None:
         few = harm.per_sample(first)
@@ -142,9 +142,9 @@ def _harm_of(
 
 
 def _halves(harms: np.ndarray, score: float, most: int) -> dict[str, float]:
-    """Return the score that each half of the samples would give on the scale of both.
+    """Return the score from each half of the samples, on the scale of the score from all.
 
-    A layer that was left after fewer samples has none: that it does little is all that is known.
+    A layer that was measured on fewer samples has none: all that is known is that it does little.
     """
     middle, mean = len(harms) // 2, float(harms.mean())
     if middle == 0 or len(harms) < most:

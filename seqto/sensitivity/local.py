@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.graph.inner import dequantized
+from seqto.graph.links import Links
 from seqto.graph.load import input_specs
 from seqto.protocols import Quantizer
 from seqto.sensitivity.noise import Noise, together
@@ -31,12 +32,12 @@ from seqto.types import (
 Metric = Literal["sqnr", "mse", "sqnr_delta"]
 
 _EXACT_DB = 50.0
-"""Stands for an input without noise, whose ratio is infinite: that of a sine in 8 bits."""
+"""Used for an input without noise, whose ratio is infinite: the ratio of a sine in 8 bits."""
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class LocalSensitivity:
-    """What two runs tell, one of the float and one of the fully quantized model, unfused.
+    """Compares a run of the float model with one of the fully quantized model, both unfused.
 
     `sqnr` is the signal-to-noise ratio of a layer's output in dB, `sqnr_delta` how much lower it
     is than that of the layer's input, and `mse` the mean squared error of the output.
@@ -55,7 +56,7 @@ class LocalSensitivity:
         ranges: Ranges,
         samples: Samples,
     ) -> tuple[LayerScore, ...]:
-        """Return the layers, the most hurt first."""
+        """Return the layers' scores, the most sensitive layer first."""
         full = Candidate.of({layer.name: INT8 for layer in layers})
         quantized = quantizer.quantize(model, ranges, full)
         first, second = _measure(model, quantized, layers, samples, self.samples)
@@ -93,7 +94,7 @@ class LocalSensitivity:
 
 @plain_dataclass
 class _LayerNoise:
-    """The noise in what a layer is given, and in what it makes of it."""
+    """The noise in a layer's input, and in its output."""
 
     given: Noise = field(default_factory=Noise)
     made: Noise = field(default_factory=Noise)
@@ -120,7 +121,7 @@ class _Places:
 
 
 def _normalised(noises: Mapping[str, _LayerNoise]) -> dict[Metric, dict[str, float]]:
-    """Return each metric from 0 to 1, the most hurt layer."""
+    """Return each metric, scaled so that the most sensitive layer has 1."""
     return {
         "sqnr": errors({name: -each.made.decibels for name, each in noises.items()}),
         "sqnr_delta": errors(_deltas(noises)),
@@ -137,7 +138,7 @@ def _deltas(noises: Mapping[str, _LayerNoise]) -> dict[str, float]:
 
 
 def _cost(metric: Metric, noise: _LayerNoise) -> float:
-    """Return the harm without dB, which do not add up."""
+    """Return the harm as a number that adds up over layers, as dB do not."""
     if metric == "mse":
         return noise.made.mean_square
     if metric == "sqnr":
@@ -146,7 +147,7 @@ def _cost(metric: Metric, noise: _LayerNoise) -> float:
 
 
 def _silence(layers: Sequence[Layer]) -> dict[str, _LayerNoise]:
-    """Return no noise yet, for each layer."""
+    """Return a record without noise for each layer."""
     return {layer.name: _LayerNoise() for layer in layers}
 
 
@@ -168,7 +169,7 @@ def _measure(
 
 
 class _InnerTensors:
-    """Inner tensors of a model; its inputs count as such."""
+    """Returns inner tensors of a model; its inputs count as such."""
 
     def __init__(self, model: Model, names: set[str]) -> None:
         inputs = {spec.name for spec in input_specs(model)}
@@ -181,18 +182,18 @@ class _InnerTensors:
 
 def _places(model: Model, quantized: Model, layers: Sequence[Layer]) -> dict[str, _Places]:
     """Return where the layers' inputs and outputs are found in both models."""
-    constants = {each.name for each in model.proto.graph.initializer}
-    floats = {node.name: node for node in model.proto.graph.node}
+    given, links = Links(model.proto.graph), Links(quantized.proto.graph)
+    floats = {node.name: node for node in given.nodes}
     # A layer that became integer operations is gone, but its tensors keep their names.
-    nodes = floats | {node.name: node for node in quantized.proto.graph.node}
+    nodes = floats | {node.name: node for node in links.nodes}
     found = {}
     for layer in layers:
         before, after = floats[layer.name], nodes[layer.name]
-        position = next(at for at, name in enumerate(before.input) if name not in constants)
+        position = next(at for at, name in enumerate(before.input) if name not in given.constants)
         made = after.output[0]
         found[layer.name] = _Places(
             _Place(before.input[position], after.input[position]),
-            # Where ORT drops a Relu, the layer has its output, and the same name as in float.
-            _Place(made.removesuffix(QUANT_INPUT_SUFFIX), dequantized(quantized, made) or made),
+            # Where ORT removes a Relu, the layer writes the Relu's output, named as in float.
+            _Place(made.removesuffix(QUANT_INPUT_SUFFIX), dequantized(links, made) or made),
         )
     return found

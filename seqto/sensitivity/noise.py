@@ -1,24 +1,24 @@
-"""Noise in tensors: what quantization changes, beside what it should be."""
+"""Noise in tensors: how much quantization changes their values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-# ORT's qdq_loss_debug ends at this ratio of norms too, so that a perfect layer stays finite.
+# The least norm, as in ORT's qdq_loss_debug: it keeps the ratio of a perfect layer finite.
 _EPSILON = float(np.finfo(np.float64).eps)
 
 
 @dataclass
 class Noise:
-    """Sums of squares over all samples: of what a tensor should be, and of what is wrong in it."""
+    """Sums of squares over all samples: of a tensor's correct values, and of its errors."""
 
     signal: float = 0.0
     noise: float = 0.0
     count: int = 0
 
     def add(self, wanted: np.ndarray, found: np.ndarray) -> None:
-        """Take one more sample into account."""
+        """Add one more sample."""
         self.signal += _power(wanted)
         self.noise += _power(wanted - found)
         self.count += wanted.size

@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 from seqto.errors import ConfigError
 from seqto.graph.inner import dequantized
 from seqto.graph.layers import weight_layers
+from seqto.graph.links import Links
 from seqto.protocols import Quantizer
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
@@ -29,7 +30,7 @@ class PaperSensitivity:
     `qdq_err` compares a layer's output before and after its own quantization inside the fully
     quantized model; `xmodel_err` compares it with the float model's. Both are signal-to-noise
     ratios in dB, as ORT's qdq_loss_debug has them: a high ratio is a small error, so the sign
-    is turned before they are normalized.
+    is flipped before they are normalized.
     """
 
     name: str = "paper"
@@ -39,7 +40,7 @@ class PaperSensitivity:
     per_byte: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse weights that rank nothing."""
+        """Refuse two weights of 0, which would rank nothing."""
         if self.qdq_weight + self.xmodel_weight == 0:
             raise ConfigError(
                 "sensitivity.qdq_weight and sensitivity.xmodel_weight are both 0: "
@@ -54,7 +55,7 @@ class PaperSensitivity:
         ranges: Ranges,
         samples: Samples,
     ) -> tuple[LayerScore, ...]:
-        """Return the layers, the most hurt first."""
+        """Return the layers' scores, the most sensitive layer first."""
         if not ranges:
             # Nothing to compare inside a dynamically quantized model: analyse its static twin.
             quantizer = _static_twin(model, layers, quantizer)
@@ -108,7 +109,7 @@ def _errors(noises: Mapping[str, "_LayerNoise"]) -> tuple[dict[str, float], dict
 
 
 def _static_twin(model: Model, layers: Sequence[Layer], quantizer: Quantizer) -> StaticQuantizer:
-    """Return a static quantizer of just these layers, with weights as fine as this one's."""
+    """Return a static quantizer of just these layers, per channel if this quantizer is."""
     op_types = sorted({layer.op_type for layer in layers})
     names = {layer.name for layer in layers}
     never = [each.name for each in weight_layers(model, op_types) if each.name not in names]
@@ -118,7 +119,7 @@ def _static_twin(model: Model, layers: Sequence[Layer], quantizer: Quantizer) ->
 
 @plain_dataclass
 class _LayerNoise:
-    """The noise in a layer's output beside that before its Q/DQ pair, and beside the float one."""
+    """The noise of a layer's output: against before its Q/DQ pair, and against the float model."""
 
     qdq: Noise = field(default_factory=Noise)
     xmodel: Noise = field(default_factory=Noise)
@@ -130,7 +131,7 @@ class _LayerNoise:
 
 @plain_dataclass(frozen=True)
 class _Tensors:
-    """Where a layer's output is found: before and after its Q/DQ pair, and in the float model."""
+    """The names of a layer's output: before and after its Q/DQ pair, and in the float model."""
 
     before: str
     after: str
@@ -138,7 +139,7 @@ class _Tensors:
 
 
 def _silence(layers: Sequence[Layer]) -> dict[str, _LayerNoise]:
-    """Return no noise yet, for each layer."""
+    """Return a record without noise for each layer."""
     return {layer.name: _LayerNoise() for layer in layers}
 
 
@@ -160,14 +161,14 @@ def _measure(
 
 
 def _matching(model: Model, quantized: Model, layers: Sequence[Layer]) -> dict[str, _Tensors]:
-    nodes = {node.name: node for node in quantized.proto.graph.node}
-    floats = {name for node in model.proto.graph.node for name in node.output}
+    given, links = Links(model.proto.graph), Links(quantized.proto.graph)
+    nodes = {node.name: node for node in links.nodes}
     found = {}
     for layer in layers:
         before = nodes[layer.name].output[0]
         reference = before.removesuffix(QUANT_INPUT_SUFFIX)
-        after = dequantized(quantized, before)
-        if reference in floats:
-            # Without a Q/DQ pair behind it the output is not quantized: before and after agree.
+        after = dequantized(links, before)
+        if given.maker(reference) is not None:
+            # Without a Q/DQ pair the output is not quantized: before and after are the same.
             found[layer.name] = _Tensors(before, after or before, reference)
     return found

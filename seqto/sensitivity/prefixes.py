@@ -1,4 +1,4 @@
-"""Many models that differ from a float model in a few nodes each, run cheaply."""
+"""Cheap runs of many models that each differ from a float model in a few nodes."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,18 +10,18 @@ from seqto.graph.steps import Step
 from seqto.types import Arrays, Model
 
 MEMORY_LIMIT = 128 * 2**20
-"""Bytes of activations that are kept at a time."""
+"""How many bytes of activations are kept at most."""
 
 _SUFFIXES = 3
 """How many ends of the float model stay loaded: neighbouring layers share them."""
 
 
 class SharedPrefixes:
-    """The samples' activations in the float model, from which changed models go on.
+    """Keeps the samples' activations in the float model, from which changed models continue.
 
-    What a changed model has in common with the float model before its first changed node is not
-    run again, and of the nodes behind its last one all changed models use the same session.
-    Samples run one by one: some quantizations let the samples of a batch depend on each other.
+    The nodes before the first changed node are not run again for each changed model, and the nodes
+    after the last changed one run in sessions that all changed models share. Samples run one by
+    one: some quantizations make the samples of a batch depend on each other.
     """
 
     def __init__(self, model: Model, inputs: Sequence[Arrays]) -> None:
@@ -43,7 +43,7 @@ class SharedPrefixes:
         return self._finish(self._cuts[0], self._step(self._cuts[0], self._cuts[-1]))
 
     def outputs(self, changed: Model) -> Iterator[np.ndarray]:
-        """Yield the changed model's first output for each sample, as far as they are asked for."""
+        """Yield the changed model's first output for each sample, computed when it is asked for."""
         span = changed_span(self._model, changed)
         start = [cut for cut in self._cuts if cut.position <= span.first][-1]
         end = next(cut for cut in self._cuts if cut.position >= span.last)
@@ -60,11 +60,11 @@ class SharedPrefixes:
             yield from self._samples(tensors[output])
 
     def _samples(self, output: np.ndarray) -> Sequence[np.ndarray]:
-        """Return the output of each sample, where the model takes several at a time."""
+        """Return the output of each sample, also if the model takes several at a time."""
         return [output] if self._batch == 1 else np.split(output, self._batch)
 
     def _activations(self, cut: Cut) -> Sequence[Arrays]:
-        """Return what the float model holds at this cut, for each sample."""
+        """Return the float model's tensors at this cut, for each sample."""
         if cut not in self._kept:
             start = [each for each in self._cuts[: self._cuts.index(cut)] if each in self._kept][-1]
             step = self._step(start, cut)
@@ -73,7 +73,7 @@ class SharedPrefixes:
         return self._kept[cut]
 
     def _forget(self, newest: Cut) -> None:
-        """Drop the largest activations beyond the limit."""
+        """Drop the largest activations until the limit is met."""
         count = len(self._kept[self._cuts[0]])
         for cut in sorted(self._kept, key=lambda each: -each.sample_bytes):
             total = sum(each.sample_bytes for each in self._kept) * count
@@ -81,7 +81,7 @@ class SharedPrefixes:
                 del self._kept[cut]
 
     def _suffix(self, cut: Cut) -> Step:
-        """Return the float model from this cut on."""
+        """Return the float model from this cut to its end."""
         if cut not in self._suffixes:
             if len(self._suffixes) == _SUFFIXES:
                 del self._suffixes[min(self._suffixes, key=lambda each: each.position)]

@@ -1,14 +1,14 @@
-"""What makes layers' harms comparable: bytes saved, a common scale, an order."""
+"""Makes the harms of layers comparable: per byte saved, on a common scale, in order."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
 from seqto.types import Layer, LayerScore
 
 SAVED_SHARE = 3 / 4
-"""Of a float32 weight, what 8 bits save."""
+"""The share of a float32 weight that 8 bits save."""
 
 Harms = Mapping[str, float]
-"""How much each layer is hurt, by its name."""
+"""The harm of quantizing each layer, by its name."""
 
 
 def per_saved_byte(harms: Harms, layers: Sequence[Layer]) -> dict[str, float]:
@@ -19,18 +19,18 @@ def per_saved_byte(harms: Harms, layers: Sequence[Layer]) -> dict[str, float]:
 
 
 def shares(harms: Harms) -> dict[str, float]:
-    """Return the harms scaled so that the largest is 1; all 0 where nothing is hurt."""
+    """Return the harms scaled so that the largest is 1; all 0 if there is no harm."""
     largest = max(harms.values())
     return {name: harm / largest if largest > 0 else 0.0 for name, harm in harms.items()}
 
 
 def ranked(scores: Iterable[LayerScore]) -> tuple[LayerScore, ...]:
-    """Return the scores, the most hurt first; equal ones stay in the graph's order."""
+    """Return the scores, the most sensitive layer first; equal ones stay in the graph's order."""
     return tuple(sorted(scores, key=lambda each: -each.score))
 
 
 def errors(harms: Harms) -> dict[str, float]:
-    """Return the harms from 0 for the least to 1 for the largest: for those in dB."""
+    """Return harms in dB scaled from 0 for the least to 1 for the largest."""
     low, high = min(harms.values()), max(harms.values())
     spread = (high - low) or 1.0
     return {name: (harm - low) / spread for name, harm in harms.items()}

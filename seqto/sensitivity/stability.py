@@ -10,19 +10,19 @@ from seqto.types import Arrays, LayerScore, Samples
 T = TypeVar("T")
 
 _LEAST = 3
-"""Layers that make a ranking."""
+"""The least number of layers that makes a ranking."""
 
 _LAST = -1.0
-"""Less than any score."""
+"""A score below all others."""
 
 FIRST_HALF, SECOND_HALF = "first_half", "second_half"
-"""The details in which a sensitivity tells the score that each half of the samples gives alone."""
+"""The details that hold the score from each half of the samples alone."""
 
 
 def in_halves(halves: tuple[T, T], samples: Samples, count: int) -> Iterator[tuple[T, Arrays]]:
-    """Yield each of the first so many samples with the one of the two that its half belongs to.
+    """Yield the first `count` samples, each with the entry of `halves` for the half it is in.
 
-    Where the model takes several at a time, these stay in one half: at least one batch is in each.
+    If the model takes several at a time, a batch stays in one half, and each half has at least one.
     """
     size = samples.fixed_batch or 1
     count = min(count if size == 1 else max(count, 2 * size), len(samples))
@@ -34,8 +34,8 @@ def in_halves(halves: tuple[T, T], samples: Samples, count: int) -> Iterator[tup
 def stability(scores: Sequence[LayerScore]) -> float | None:
     """Return Spearman's rank correlation, from -1 to 1, of the rankings of the samples' halves.
 
-    Layers that lack them were left early, and share the last place in both. None where too few
-    have them, or where a half does not rank the layers.
+    Layers without such scores were measured on fewer samples, and share the last place in both.
+    None if too few layers have them, or if a half gives all layers the same rank.
     """
     rows = [(row.details.get(FIRST_HALF), row.details.get(SECOND_HALF)) for row in scores]
     if sum(None not in row for row in rows) < _LEAST:

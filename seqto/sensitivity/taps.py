@@ -1,4 +1,4 @@
-"""Inner tensors of a running model."""
+"""Reads inner tensors of a running model."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ class Taps:
         options.log_severity_level = 3
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         if is_x86() and not has_vnni():
-            # Integer operations would saturate, which is no fault of a layer.
+            # Integer operations would saturate, which has nothing to do with the layers.
             options.add_session_config_entry("session.x64quantprecision", "1")
         self._names = list(names)
         self._session = open_session(with_outputs(model, names), options)

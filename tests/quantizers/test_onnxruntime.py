@@ -5,6 +5,7 @@ from onnx_models import residual
 from quantizable_models import mobile, weightless
 
 from seqto.errors import ConfigError, LayerError, ModelError
+from seqto.graph.links import Links
 from seqto.graph.prepare import prepare
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.onnxruntime import (
@@ -15,12 +16,17 @@ from seqto.quantizers.onnxruntime import (
 )
 from seqto.quantizers.static import StaticQuantizer
 from seqto.quantizers.weight_only import WeightOnlyQuantizer
-from seqto.types import Candidate
+from seqto.types import Candidate, Model
 
 LAYERS = ["stem", "left", "right", "head"]
 EACH = pytest.mark.parametrize(
     "quantizer", [StaticQuantizer, DynamicQuantizer, WeightOnlyQuantizer]
 )
+
+
+def links_of(model: Model) -> Links:
+    """Return the links of the prepared model."""
+    return Links(prepare(model).proto.graph)
 
 
 def test_layers_are_of_the_operations_asked_for() -> None:
@@ -69,23 +75,23 @@ def test_misspelt_operation_gives_the_nearest(quantizer: type) -> None:
 
 
 def test_nothing_is_left_alone_in_full_quantization() -> None:
-    model = prepare(residual())
-    assert nodes_to_exclude(model, Candidate.excluding(LAYERS, []), []) == []
+    links = links_of(residual())
+    assert nodes_to_exclude(links, Candidate.excluding(LAYERS, []), []) == []
 
 
 def test_operations_between_excluded_layers_are_left_alone_too() -> None:
     candidate = Candidate.excluding(LAYERS, ["stem", "left"])
     # left_relu feeds the quantized `right`, stem_relu the Add behind it.
-    assert nodes_to_exclude(prepare(residual()), candidate, []) == ["left", "stem"]
+    assert nodes_to_exclude(links_of(residual()), candidate, []) == ["left", "stem"]
     candidate = Candidate.excluding(LAYERS, ["stem", "left", "right"])
-    assert "left_relu" in nodes_to_exclude(prepare(residual()), candidate, [])
+    assert "left_relu" in nodes_to_exclude(links_of(residual()), candidate, [])
 
 
 def test_layers_never_to_quantize_count_as_excluded() -> None:
-    model = prepare(residual())
+    links = links_of(residual())
     chosen = Candidate.excluding(LAYERS[:-1], LAYERS[:-1])
     everything = Candidate.excluding(LAYERS, LAYERS)
-    assert nodes_to_exclude(model, chosen, ["head"]) == nodes_to_exclude(model, everything, [])
+    assert nodes_to_exclude(links, chosen, ["head"]) == nodes_to_exclude(links, everything, [])
 
 
 def test_shapes_are_marked_and_the_model_stays_as_it_is() -> None:
@@ -97,16 +103,16 @@ def test_shapes_are_marked_and_the_model_stays_as_it_is() -> None:
 
 
 def test_tensors_around_a_layer_end_at_operations_of_several_inputs() -> None:
-    graph = prepare(residual()).proto.graph
-    assert tensors_around(graph, []) == set()
-    assert tensors_around(graph, ["stem"]) == {"x", "s", "sr"}
-    assert tensors_around(graph, ["left"]) == {"s", "sr", "l", "lr"}
-    assert tensors_around(graph, ["right"]) == {"l", "lr", "r"}
-    assert tensors_around(graph, ["head"]) == {"sum", "sumr", "p", "f", "y"}
+    links = links_of(residual())
+    assert tensors_around(links, []) == set()
+    assert tensors_around(links, ["stem"]) == {"x", "s", "sr"}
+    assert tensors_around(links, ["left"]) == {"s", "sr", "l", "lr"}
+    assert tensors_around(links, ["right"]) == {"l", "lr", "r"}
+    assert tensors_around(links, ["head"]) == {"sum", "sumr", "p", "f", "y"}
 
 
 def test_tensors_around_know_constants_from_activations() -> None:
-    graph = prepare(mobile(blocks=1)).proto.graph
+    links = links_of(mobile(blocks=1))
     # Clip has its limits as inputs too.
     clipped = {"block0_expand_y", "block0_expand_c", "block0_depthwise_y", "block0_depthwise_c"}
-    assert tensors_around(graph, ["block0_depthwise"]) == clipped
+    assert tensors_around(links, ["block0_depthwise"]) == clipped

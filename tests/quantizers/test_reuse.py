@@ -9,12 +9,14 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import build, residual, weight
+from onnxruntime.quantization.onnx_model import ONNXModel
 from onnxruntime.quantization.onnx_quantizer import ONNXQuantizer
 from onnxruntime.quantization.qdq_quantizer import QDQQuantizer
 from quantizable_models import mobile, random_samples, shared_weight
 from suite_quantizers import Prepared, prepared_residual
 
 from seqto.errors import QuantizationError
+from seqto.graph.links import Links
 from seqto.graph.prepare import prepare
 from seqto.protocols import Quantizer
 from seqto.quantizers import dynamic, static
@@ -307,6 +309,32 @@ def test_changed_settings_are_heeded() -> None:
     coarse = prepared.excluding().to_bytes()
     assert coarse != fine
     assert coarse == prepared_residual(StaticQuantizer(per_channel=False)).excluding().to_bytes()
+
+
+@pytest.mark.parametrize("kind", [StaticQuantizer, DynamicQuantizer])
+def test_nodes_are_linked_once_for_all_candidates(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[onnx.GraphProto] = []
+    monkeypatch.setattr(
+        "seqto.quantizers.memory.Links", lambda graph: built.append(graph) or Links(graph)
+    )
+    floating = prepare(residual())
+    prepared = Prepared(kind(), floating, random_samples(floating))
+    for name in prepared.names:
+        prepared.excluding(name)
+    assert len(built) == 1
+
+
+def test_readers_are_not_collected_for_each_relu(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    collect = ONNXModel.input_name_to_nodes
+    monkeypatch.setattr(
+        ONNXModel, "input_name_to_nodes", lambda model: calls.append(1) or collect(model)
+    )
+    floating = prepare(mobile())
+    Prepared(StaticQuantizer(), floating, random_samples(floating)).excluding()
+    assert len(calls) == 1
 
 
 def test_memory_holds_one_model() -> None:

@@ -16,6 +16,7 @@ from suite_quantizers import Prepared, QuantizerSuite, prepared_residual
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.errors import ConfigError, QuantizationError
+from seqto.graph.links import Links
 from seqto.graph.prepare import prepare
 from seqto.quantizers.onnxruntime import nodes_to_exclude
 from seqto.quantizers.static import StaticQuantizer
@@ -92,7 +93,7 @@ def test_outputs_are_those_of_onnxruntimes_quantize_static(
     draw = random.Random(seed)
     excluded = [] if seed is None else draw.sample(prepared.names, len(prepared.names) // 3)
     candidate = Candidate.excluding(prepared.names, excluded)
-    nodes = nodes_to_exclude(prepared.model, candidate, [])
+    nodes = nodes_to_exclude(Links(prepared.model.proto.graph), candidate, [])
     theirs = by_onnxruntime(floating, samples, tmp_path, nodes, per_channel=per_channel)
     ours = prepared.excluding(*excluded)
     inputs = feeds(floating, count=8, seed=9)
@@ -401,9 +402,8 @@ def test_stored_layers_are_float_to_what_is_around_them(precision: str) -> None:
     chosen = dict.fromkeys(prepared.names, precision)
     candidate = Candidate.of(chosen)
     excluded = Candidate.excluding(prepared.names, prepared.names)
-    assert nodes_to_exclude(prepared.model, candidate, []) == nodes_to_exclude(
-        prepared.model, excluded, []
-    )
+    links = Links(prepared.model.proto.graph)
+    assert nodes_to_exclude(links, candidate, []) == nodes_to_exclude(links, excluded, [])
     some = prepared.mixed("int8", precision, "int8", "int8")
     assert quantized_types(some) == quantized_types(prepared.excluding("left"))
 

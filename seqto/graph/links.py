@@ -1,0 +1,56 @@
+"""How the nodes of a graph are linked: who makes and who reads each tensor, and what is unused."""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+
+import onnx
+
+from seqto.graph.nodes import reads
+
+
+class Links:
+    """The makers and the readers of a graph's tensors, found in one pass over its nodes.
+
+    Valid until the graph is changed. An If, Loop or Scan reads what the graphs inside it read.
+    """
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self.nodes: Sequence[onnx.NodeProto] = list(graph.node)
+        self.constants = {each.name for each in graph.initializer}
+        self.outputs = {each.name for each in graph.output}
+        self._makers: dict[str, onnx.NodeProto] = {}
+        self._readers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
+        for node in self.nodes:
+            self._makers.update((name, node) for name in node.output if name)
+            for name in reads(node):
+                self._readers[name].append(node)
+
+    def maker(self, tensor: str) -> onnx.NodeProto | None:
+        """Return the node that makes this tensor, or None if it is an input or a constant."""
+        return self._makers.get(tensor)
+
+    def readers(self, tensor: str) -> Sequence[onnx.NodeProto]:
+        """Return the nodes that read this tensor: a node that reads it twice is there twice."""
+        return self._readers.get(tensor, ())
+
+    def before(self, node: onnx.NodeProto) -> list[onnx.NodeProto]:
+        """Return the nodes whose outputs this node reads."""
+        return [self._makers[name] for name in reads(node) if name in self._makers]
+
+    def after(self, node: onnx.NodeProto) -> list[onnx.NodeProto]:
+        """Return the nodes that read this node's outputs."""
+        return [reader for name in node.output for reader in self.readers(name)]
+
+    def is_used(self, tensor: str) -> bool:
+        """Return whether a node reads this tensor, or the graph returns it."""
+        return tensor in self._readers or tensor in self.outputs
+
+
+def drop_unused(graph: onnx.GraphProto, among: Collection[str] | None = None) -> None:
+    """Delete the initializers that nothing uses; if `among` is given, only those named there."""
+    links = Links(graph)
+    # From the end and in place: large weights are not copied.
+    for index in reversed(range(len(graph.initializer))):
+        name = graph.initializer[index].name
+        if (among is None or name in among) and not links.is_used(name):
+            del graph.initializer[index]
