@@ -241,7 +241,11 @@ class Result:
 
     def __str__(self) -> str:
         stream = io.StringIO()
-        print_front(Console(file=stream, width=_WIDTH), self._record, self._front)
+        # A notebook's console would display it at once.
+        console = Console(
+            file=stream, width=_WIDTH, color_system=None, force_jupyter=False, force_terminal=False
+        )
+        print_front(console, self._record, self._front)
         return stream.getvalue().rstrip()
 
     def __repr__(self) -> str:

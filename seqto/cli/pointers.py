@@ -15,9 +15,12 @@ _WIDTH_OF_FILES = 120
 
 def stdout_console() -> Console:
     """Return the console to print on; in a file or a pipe its lines are long enough for tables."""
-    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+    if sys.stdout.isatty():
         return rich.get_console()
-    return Console(width=_WIDTH_OF_FILES)
+    width = None if "COLUMNS" in os.environ else _WIDTH_OF_FILES
+    # In a notebook plain text will do: what moves would leave its traces there.
+    moves = False if Console().is_jupyter else None
+    return Console(width=width, force_jupyter=moves, force_terminal=moves)
 
 
 def where_to_look(tracker: Tracker, run: str) -> dict[str, str]:

@@ -18,7 +18,8 @@ _TABLE = '<pre style="line-height:1.3;font-family:monospace">{code}</pre>'
 
 def result_html(record: StudyRecord, front: Front) -> str:
     """Return the answer, the front's table and its picture as HTML."""
-    console = Console(record=True, file=io.StringIO(), width=_WIDTH)
+    # Recorded, not displayed at once.
+    console = Console(record=True, file=io.StringIO(), width=_WIDTH, force_jupyter=False)
     console.print(answer(record, front), style="bold", highlight=False)
     console.print()
     print_front(console, record, front)
@@ -33,4 +34,4 @@ def _picture(record: StudyRecord, front: Front) -> str:
         path = Path(folder) / "front.png"
         draw_front(front_info(record, front), path)
         encoded = base64.b64encode(path.read_bytes()).decode()
-    return f'<img alt="the front" style="max-width:100%" src="data:image/png;base64,{encoded}">'
+    return f'<img alt="the front" style="width:640px;max-width:100%" src="data:image/png;base64,{encoded}">'
