@@ -34,4 +34,5 @@ def _picture(record: StudyRecord, front: Front) -> str:
         path = Path(folder) / "front.png"
         draw_front(front_info(record, front), path)
         encoded = base64.b64encode(path.read_bytes()).decode()
-    return f'<img alt="the front" style="width:640px;max-width:100%" src="data:image/png;base64,{encoded}">'
+    style = "width:640px;max-width:100%"
+    return f'<img alt="the front" style="{style}" src="data:image/png;base64,{encoded}">'

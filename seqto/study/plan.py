@@ -5,7 +5,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from seqto.identity import identity
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject
 from seqto.protocols import Tracker
@@ -47,7 +46,7 @@ class Study:
         runtime = [facts["runtime"], facts.get("kernels", "")]
         contents = [self.subject.original_sha256, self.subject.fingerprint, *runtime]
         # The constraint decides which candidates are evaluated.
-        return content_key([*contents, self.parts.identity, identity(self.settings.constraint)])
+        return content_key([*contents, self.parts.identity, self.settings.constraint.limits()])
 
     def registers(self, record: StudyRecord) -> bool:
         """Return whether its models are registered: not where none meets the constraint."""
