@@ -86,7 +86,7 @@ class InMemorySamples:
         """Return what an iterable gives, each input stacked."""
         whole = isinstance(self.samples, list | tuple)
         wanted = (self.calibration_size or _CALIBRATION) + (self.evaluation_size or _EVALUATION)
-        rows = _rows(self.samples, inputs)
+        rows = _rows(_iterable(self.samples, self.seed), inputs)
         found = list(rows if whole else itertools.islice(rows, wanted))
         if not found:
             raise DatasetError(
@@ -116,13 +116,25 @@ class InMemorySamples:
         return Draw(distinct // 4, None, self.seed, _WHERE)
 
 
-def _rows(items: Any, inputs: Sequence[TensorSpec]) -> Iterator[tuple[Arrays, Any]]:
+def _iterable(samples: Any, seed: int) -> Iterable[Any]:
+    """Return what gives one sample or batch after the other.
+
+    What has samples by number, such as a dataset of torch, gives them in an order that is drawn:
+    they often lie there class by class.
+    """
+    if isinstance(samples, Iterable):
+        return samples
+    if hasattr(samples, "__getitem__") and hasattr(samples, "__len__"):
+        order = np.random.RandomState(seed).permutation(len(samples))
+        return (samples[int(index)] for index in order)
+    raise ConfigError(
+        f"samples cannot be of type {type(samples).__name__}: give an array, a dict of arrays by "
+        "input name, an iterable of samples, or the path of a folder of images or of a .npz file."
+    )
+
+
+def _rows(items: Iterable[Any], inputs: Sequence[TensorSpec]) -> Iterator[tuple[Arrays, Any]]:
     """Yield single samples with their labels, of whatever an iterable gives."""
-    if not isinstance(items, Iterable):
-        raise ConfigError(
-            f"samples cannot be a {type(items).__name__}: give an array, a dict of arrays by input "
-            "name, an iterable of samples, or the path of a folder of images or of a .npz file."
-        )
     for item in items:
         arrays, label = _pair(item, inputs)
         sizes = {_batch_of(arrays[spec.name], spec) for spec in inputs}

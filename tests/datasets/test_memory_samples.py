@@ -175,7 +175,10 @@ def test_what_cannot_be_used_is_refused_in_words(samples: Any, labels: Any, text
 
 @pytest.mark.parametrize(
     ("samples", "labels", "text"),
-    [(list(images()), LABELS, "pairs of a sample and its label"), (3, None, "cannot be a int")],
+    [
+        (list(images()), LABELS, "pairs of a sample and its label"),
+        (3, None, "cannot be of type int"),
+    ],
 )
 def test_what_is_no_set_of_samples_is_refused(samples: Any, labels: Any, text: str) -> None:
     with pytest.raises(ConfigError, match=text):
@@ -185,6 +188,22 @@ def test_what_is_no_set_of_samples_is_refused(samples: Any, labels: Any, text: s
 def test_a_command_line_has_nothing_in_memory() -> None:
     with pytest.raises(ConfigError, match=r"seqto\.tune\(model, samples\).*dataset=images"):
         InMemorySamples()
+
+
+def test_what_has_samples_by_number_gives_them_in_a_drawn_order() -> None:
+    class Numbered:
+        def __len__(self) -> int:
+            return 100
+
+        def __getitem__(self, index: int) -> tuple[np.ndarray, int]:
+            assert type(index) is int
+            return np.full((3, 4), index, np.float32), index // 50
+
+    splits = InMemorySamples(samples=Numbered(), calibration_size=10, evaluation_size=20).load(
+        [SPEC]
+    )
+    labels = splits.evaluation.labels
+    assert labels is not None and set(labels.tolist()) == {0, 1}, "not the first class only"
 
 
 def test_models_of_several_inputs_take_dicts() -> None:
