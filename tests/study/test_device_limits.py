@@ -12,6 +12,9 @@ from seqto.devices.fake import FakeDevice
 from seqto.errors import StudyError
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.search.budget import BudgetSearch
+from seqto.search.greedy import GreedySearch
+from seqto.search.ladder import LadderSearch
+from seqto.search.nsga2 import Nsga2Search
 from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.study.device_limits import DOCUMENT
 from seqto.tracking.memory import MemoryTracker
@@ -128,3 +131,30 @@ def test_a_resumed_study_has_not_forgotten(tmp_path: Path, tracker: MemoryTracke
     undisturbed = lab(tmp_path, FakeDevice(crashes=["conv1"])).run(MemoryTracker())
     for both in zip(outcome.record.trials, undisturbed.record.trials, strict=True):
         assert len({(each.index, each.candidate, each.state) for each in both}) == 1
+
+
+SEARCHES = {
+    "ladder": LadderSearch(),
+    "budget": BudgetSearch(evaluations=4, screens=4),
+    "greedy": GreedySearch(evaluations=4, screens=4),
+    "nsga2": Nsga2Search(population=4, generations=2, evaluations=4, screens=4),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_a_device_that_runs_no_layer_quantized_is_an_answer(
+    name: str, tmp_path: Path, tracker: MemoryTracker, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = lab(
+        tmp_path,
+        FakeDevice(rejects=["QuantizeLinear"]),
+        search=SEARCHES[name],
+        sensitivity=DivergenceSensitivity(samples=4),
+    )
+    outcome = here.run(tracker)
+    assert set(excluded(tracker)) == {"conv0", "conv1", "conv2", "fc"}
+    (member,) = outcome.front.members
+    assert set(dict(member.candidate.precisions).values()) == {FLOAT32}
+    assert member.metrics["accuracy_loss"] == 0
+    assert "fake can run no layer of chain quantized" in caplog.text
+    assert here.run(tracker).measured == 0, "and it is known when the study is resumed"
