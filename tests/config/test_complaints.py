@@ -59,6 +59,17 @@ def complaint_about(*overrides: str) -> str:
         ("candidate.excluded=[a", ["candidate.excluded=[a"]),
         ("dataset=images dataset.path=none", ["none", "dataset.path"]),
         ("quantization.exclude=[dense]", ["quantization.exclude", "'dense'", "did you mean"]),
+        ("gate.max_accuracy_loss=-0.1", ["gate.max_accuracy_loss=-0.1"]),
+        ("gate.min_size_reduction=1.5", ["gate.min_size_reduction=1.5"]),
+        ("gate.max_size_ratio=0.3", ["no config key 'gate.max_size_ratio'"]),
+        ("gate.max_latency_ms=fast", ["gate.max_latency_ms='fast'"]),
+        (
+            "quantization=auto quantization.only=['int8_per_chanel']",
+            ["did you mean 'int8 per channel'"],
+        ),
+        ("quantization=auto quantization.only=[]", ["quantization.only leaves no scheme"]),
+        ("quantization=auto quantization.kernels=[slow]", ["kernels"]),
+        ("quantization=auto +quantization.options.calibratoin=entropy", ["calibratoin"]),
     ],
 )
 def test_bad_overrides(

@@ -102,7 +102,7 @@ def test_a_hang_takes_as_long_as_it_may() -> None:
     start = time.monotonic()
     with pytest.raises(DeviceTimeoutError, match="raise device.seconds"):
         program.run(next(random_samples(prepare(mobile(1))).batches(1)))
-    assert 1 <= time.monotonic() - start < 5
+    assert 1 <= time.monotonic() - start < 60
 
 
 def test_faults_are_among_the_facts() -> None:
