@@ -74,7 +74,7 @@ FAULTS: list[tuple[str, type[DeviceError], str]] = [
 def test_faults_strike_what_they_name(
     name: str, quantizer: Quantizer, fault: str, kind: type[DeviceError], says: str
 ) -> None:
-    device = FakeDevice(**{fault: [name], "seconds": 60 if fault != "hangs" else 4})
+    device = FakeDevice(**{fault: [name], "seconds": 60 if fault != "hangs" else 2})
     bad = quantized(quantizer)
     with pytest.raises(kind, match=f"^fake .*{says}"):
         program = device.load(bad)
