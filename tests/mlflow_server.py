@@ -35,7 +35,7 @@ def served(store: str, folder: Path) -> Iterator[str]:
 
 
 def _wait_for(url: str, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(240):
+    for _ in range(1200):
         assert process.poll() is None, "the server ended: see server.log"
         try:
             urllib.request.urlopen(url, timeout=5).close()

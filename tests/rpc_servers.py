@@ -133,7 +133,7 @@ class DroppingProxy:
 
 
 def _wait_for(port: int) -> None:
-    for _ in range(300):
+    for _ in range(1200):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
         time.sleep(0.1)

@@ -330,5 +330,5 @@ def _printed(process: "subprocess.Popen[bytes]") -> str:
     assert process.stdout is not None
     with process.stdout as stdout:
         printed = stdout.read().decode().strip()
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=300) == 0
     return printed

@@ -66,6 +66,7 @@ def test_signal_that_is_ignored_stays_ignored() -> None:
     try:
         with put_off():
             os.kill(os.getpid(), signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -86,7 +86,7 @@ class Place:
             "select count(*) from runs join params on runs.run_uuid = params.run_uuid "
             "where runs.status = 'FINISHED' and params.key = 'index'"
         )
-        deadline = time.monotonic() + 90
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             with contextlib.closing(sqlite3.connect(store, uri=True)) as connection:
                 if connection.execute(question).fetchone()[0] >= finished:
@@ -151,7 +151,7 @@ KINDS = ("study", "candidate")
 
 def ended(process: "subprocess.Popen[str]", code: int) -> tuple[str, str]:
     """Wait for the end of this process, which has to be this, and return what it said."""
-    out, err = process.communicate(timeout=180)
+    out, err = process.communicate(timeout=600)
     assert process.returncode == code, out + err
     assert "Traceback" not in err, err
     return out, err

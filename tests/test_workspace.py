@@ -83,7 +83,7 @@ def test_many_writers_of_one_file_do_not_mix(tmp_path: Path) -> None:
 
     def write(letter: str) -> None:
         with written_whole(path) as temporary:
-            together.wait(timeout=10)
+            together.wait(timeout=120)
             temporary.write_text(letter * 100_000)
 
     writers = [threading.Thread(target=write, args=(letter,)) for letter in "abcd"]

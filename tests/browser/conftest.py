@@ -22,7 +22,8 @@ FLAGS = [
 
 
 # Five seconds are little for MLflow's pages on a busy machine.
-playwright.expect.set_options(timeout=30_000)
+PATIENCE = 60_000
+playwright.expect.set_options(timeout=PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,7 @@ def browser() -> Iterator["playwright.Browser"]:
 def page(browser: "playwright.Browser") -> Iterator["playwright.Page"]:
     """A wide page; what its scripts throw fails the test."""
     context = browser.new_context(viewport={"width": 1500, "height": 1000})
+    context.set_default_timeout(PATIENCE)
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))

@@ -1,5 +1,7 @@
 """report.html and comparison.html as a person meets them: as files, and in MLflow's viewer."""
 
+import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +11,11 @@ import pytest
 from mlflow_server import served
 from onnx import helper
 from onnx_models import build, weight
+from playwright.sync_api import TimeoutError, expect
 from tiny_studies import Lab
 
 from seqto.cli.comparing import compare_files
-from seqto.cli.study_command import write_files
+from seqto.report.writing import write_files
 from seqto.tracking.mlflow import MlflowTracker
 from seqto.types import Model
 
@@ -74,90 +77,125 @@ def quiet(page: Any) -> Any:
     """A page that may open files, but neither dialogs nor connections."""
     asked: list[str] = []
     page.on("request", lambda each: asked.append(each.url))
-    page.on("dialog", lambda each: asked.append(f"dialog {each.message}"))
+    page.on("dialog", lambda each: (asked.append(f"dialog {each.message}"), each.dismiss()))
     yield page
     assert not [each for each in asked if not each.startswith(("file:", "data:"))]
 
 
 def column(page: Any, number: int) -> list[float]:
+    """Return the numbers of a column from top to bottom, read in one go."""
     cells = page.locator(f"#candidates tbody tr td:nth-child({number})")
-    return [float(each.get_attribute("data-v")) for each in cells.all()]
+    return [float(each) for each in cells.evaluate_all("all => all.map(each => each.dataset.v)")]
 
 
 def head(page: Any, title: str) -> Any:
     return page.locator("#candidates th", has_text=title).first
 
 
+def sorted_by(page: Any, title: str, direction: str) -> None:
+    """Click on a head, and wait until the table says that it is sorted so."""
+    head(page, title).get_by_role("button").click()
+    expect(head(page, title)).to_have_attribute("aria-sort", direction)
+
+
+def tip_of(page: Any, dot: Any) -> Any:
+    """Return the tip of a dot, once it is there.
+
+    The chart is drawn anew when it gets its width, which takes away the tip of the drawing
+    before: the mouse comes again then, as a person's does.
+    """
+    tip = page.locator(".tip")
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        dot.hover(force=True)
+        try:
+            tip.wait_for(timeout=2_000)
+            return tip
+        except TimeoutError:
+            dot.page.mouse.move(1, 1)
+    raise AssertionError(f"{dot} has no tip")
+
+
 def test_hover_shows_loss_with_its_interval(quiet: Any, made: Made, shots: Path) -> None:
     quiet.goto(made.url)
-    tip = quiet.locator(".tip")
-    assert tip.is_hidden()
-    quiet.get_by_role("img", name="#0").hover(force=True)
-    text = tip.inner_text()
-    assert "95 %:" in text and " KB" in text and "none of 4 layers" in text
+    expect(quiet.locator(".tip")).to_be_hidden()
+    tip = tip_of(quiet, quiet.get_by_role("img", name="#0"))
+    for words in ("95 %:", " KB", "none of 4 layers"):
+        expect(tip).to_contain_text(words)
     quiet.screenshot(path=shots / "report-light.png", full_page=True)
     quiet.mouse.move(1, 1)
-    assert tip.is_hidden()
+    expect(tip).to_be_hidden()
 
 
 def test_arrow_keys_move_along_the_points(quiet: Any, made: Made) -> None:
     quiet.goto(made.url)
     quiet.locator(".dot[tabindex='0']").focus()
-    first = quiet.locator(".tip b").inner_text()
+    title = quiet.locator(".tip b")
+    expect(title).to_be_visible()
+    first = title.inner_text()
     quiet.keyboard.press("ArrowRight")
-    assert quiet.locator(".tip b").inner_text() != first
+    expect(title).not_to_have_text(first)
+    expect(title).to_be_visible()
     quiet.keyboard.press("Escape")
-    assert quiet.locator(".tip").is_hidden()
+    expect(quiet.locator(".tip")).to_be_hidden()
 
 
 def test_the_float_model_and_the_recommended_are_marked(quiet: Any, made: Made) -> None:
     quiet.goto(made.url)
-    assert quiet.get_by_role("img", name="float model").count() == 1
+    expect(quiet.get_by_role("img", name="float model")).to_have_count(1)
     tags = quiet.locator(".plot text.tag").all_text_contents()
     assert "float" in tags and any("small" in tag for tag in tags)
-    assert quiet.locator(".plot .ring").count() == len(tags) - 1
-    assert quiet.locator(".plot path.step").count() == 1
+    expect(quiet.locator(".plot .ring")).to_have_count(len(tags) - 1)
+    expect(quiet.locator(".plot path.step")).to_have_count(1)
 
 
 def test_a_click_on_a_head_sorts_and_another_turns_round(quiet: Any, made: Made) -> None:
     quiet.goto(made.url)
     assert column(quiet, 1) == sorted(column(quiet, 1)), "by number to begin with"
-    size = head(quiet, "size")
-    size.get_by_role("button").click()
+    sorted_by(quiet, "size", "ascending")
     rising = column(quiet, 4)
-    assert rising == sorted(rising) and size.get_attribute("aria-sort") == "ascending"
-    size.get_by_role("button").click()
-    assert column(quiet, 4) == rising[::-1] and size.get_attribute("aria-sort") == "descending"
-    assert head(quiet, "candidate").get_attribute("aria-sort") is None
+    assert rising == sorted(rising) and rising[0] < rising[-1]
+    sorted_by(quiet, "size", "descending")
+    assert column(quiet, 4) == rising[::-1]
+    sorted_by(quiet, "candidate", "ascending")
+    assert head(quiet, "size").get_attribute("aria-sort") is None
 
 
 def test_rows_are_filtered_by_layer_and_by_front(quiet: Any, made: Made) -> None:
     quiet.goto(made.url)
-    rows = quiet.locator("#candidates tbody tr")
-    everything = rows.count()
-    quiet.get_by_placeholder("part of its name").fill("THIRD")
+    everything = quiet.locator("#candidates tbody tr").count()
     shown = quiet.locator("#candidates tbody tr:visible")
-    assert 0 < shown.count() < everything
+    said = quiet.locator("#shown")
+    expect(said).to_have_text(f"{everything} of {everything} shown")
+    quiet.get_by_placeholder("part of its name").fill("THIRD")
+    expect(said).not_to_have_text(f"{everything} of {everything} shown")
+    few = shown.count()
+    assert 0 < few < everything
+    expect(said).to_have_text(f"{few} of {everything} shown")
     for row in shown.all():
         row.locator("summary").click()
-        # To be waited for: what a row unfolds is made when it is asked for.
-        assert "third" in row.locator("dd").first.inner_text(), "float32 comes first"
-    assert quiet.locator("#shown").inner_text() == f"{shown.count()} of {everything} shown"
+        # What a row unfolds is made when it is asked for; float32 comes first.
+        expect(row.locator("dd").first).to_contain_text("third")
     quiet.get_by_placeholder("part of its name").fill("")
+    expect(shown).to_have_count(everything)
     quiet.get_by_label("on the front only").check()
-    assert shown.count() == quiet.locator("#candidates tr.front").count() < everything
+    members = quiet.locator("#candidates tr.front").count()
+    assert 0 < members < everything
+    expect(shown).to_have_count(members)
 
 
 def test_an_evil_name_is_text_only(quiet: Any, made: Made) -> None:
     quiet.goto(made.url)
-    assert quiet.get_by_role("cell", name=EVIL).is_visible()
-    assert quiet.locator("img[src='x']").count() == 0
+    expect(quiet.get_by_role("cell", name=EVIL)).to_be_visible()
     last = quiet.locator("#candidates tbody tr").last
     last.locator("summary").click()
-    assert last.locator("dd", has_text=EVIL).first.inner_text()
-    quiet.locator(".dot").last.hover(force=True)
-    quiet.wait_for_timeout(200)
-    assert quiet.locator("img[src='x']").count() == 0
+    expect(last.locator("dd", has_text=EVIL).first).to_be_visible()
+    quiet.get_by_placeholder("part of its name").fill(EVIL)
+    expect(quiet.locator("#shown")).not_to_have_text(re.compile(r"^(\d+) of \1 shown"))
+    number = quiet.locator("#candidates tbody tr:visible td").first.get_attribute("data-v")
+    quiet.get_by_role("img", name=re.compile(rf"^#{number}\b")).focus()
+    expect(quiet.locator(".tip")).to_contain_text(EVIL)
+    expect(quiet.locator("img[src='x']")).to_have_count(0)
 
 
 def test_no_other_script_would_run(quiet: Any, made: Made, tmp_path: Path) -> None:
@@ -165,8 +203,8 @@ def test_no_other_script_would_run(quiet: Any, made: Made, tmp_path: Path) -> No
     path = tmp_path / "tampered.html"
     path.write_text(text.replace("<main>", "<main><script>window.ran = true</script>"))
     quiet.goto(path.as_uri())
-    assert quiet.evaluate("window.ran") is None
-    assert quiet.locator(".dot").count() > 0, "but the page's own does"
+    expect(quiet.locator(".dot").first).to_be_visible()
+    assert quiet.evaluate("window.ran") is None, "only the page's own script runs"
 
 
 @pytest.mark.parametrize("size", [(1100, "dark"), (390, "light")], ids=str)
@@ -175,20 +213,19 @@ def test_it_fits_the_screen(browser: Any, made: Made, shots: Path, size: tuple[i
     context = browser.new_context(viewport={"width": width, "height": 800}, color_scheme=scheme)
     page = context.new_page()
     page.goto(made.url)
-    page.locator(".dot").first.hover(force=True)
-    page.screenshot(path=shots / f"report-{scheme}-{width}.png", full_page=True)
+    box = tip_of(page, page.locator(".dot").first).bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= width
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     paper = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
     assert (paper == "rgb(255, 255, 255)") == (scheme == "light")
-    box = page.locator(".tip").bounding_box()
-    assert box["x"] >= 0 and box["x"] + box["width"] <= width
+    page.screenshot(path=shots / f"report-{scheme}-{width}.png", full_page=True)
     context.close()
 
 
 def test_printed_it_has_no_controls_and_all_rows(quiet: Any, made: Made, shots: Path) -> None:
     quiet.goto(made.url)
     quiet.emulate_media(media="print")
-    assert quiet.locator(".controls").is_hidden()
+    expect(quiet.locator(".controls")).to_be_hidden()
     assert quiet.locator(".tall").evaluate("each => each.scrollHeight <= each.clientHeight")
     quiet.pdf(path=shots / "report.pdf")
 
@@ -198,16 +235,16 @@ def test_it_works_in_mlflows_viewer(page: Any, made: Made, server: str, shots: P
     page.on("dialog", lambda each: (dialogs.append(each.message), each.dismiss()))
     page.goto(f"{server}/#/experiments/1/runs/{made.run}/artifacts/report.html")
     frame = page.frame_locator("iframe.mlflow-html-iframe")
-    frame.locator(".dot").first.wait_for(timeout=30_000)
-    frame.get_by_role("img", name="#0").hover(force=True)
-    assert "95 %:" in frame.locator(".tip").inner_text()
+    tip = tip_of(frame, frame.get_by_role("img", name="#0"))
+    expect(tip).to_contain_text("95 %:")
     page.screenshot(path=shots / "report-mlflow.png")
-    frame.locator("#candidates th", has_text="size").first.get_by_role("button").click()
-    sizes = frame.locator("#candidates tbody tr td:nth-child(4)").all()
-    values = [float(each.get_attribute("data-v")) for each in sizes]
-    assert values == sorted(values)
+    sorted_by(frame, "size", "ascending")
+    sizes = column(frame, 4)
+    assert sizes == sorted(sizes)
     frame.get_by_label("on the front only").check()
-    assert frame.locator("#candidates tbody tr:visible").count() < len(values)
+    members = frame.locator("#candidates tr.front").count()
+    assert 0 < members < len(sizes)
+    expect(frame.locator("#candidates tbody tr:visible")).to_have_count(members)
     assert not dialogs
 
 
@@ -221,11 +258,10 @@ def test_studies_lie_over_each_other(
     compare_files(tmp_path, [first, second])
     assert "hypervolume" in capsys.readouterr().out
     quiet.goto((tmp_path / "comparison.html").as_uri())
-    assert quiet.locator(".plot path.step").count() == 2
-    assert quiet.locator(".key li").all_inner_texts() == ["cpu", "phone", "float model"]
-    quiet.locator(".dot").first.hover(force=True)
-    assert "study" in quiet.locator(".tip").inner_text()
-    assert quiet.locator("#shared tbody tr").count() == 5
+    expect(quiet.locator(".plot path.step")).to_have_count(2)
+    expect(quiet.locator(".key li")).to_have_text(["cpu", "phone", "float model"])
+    expect(tip_of(quiet, quiet.locator(".dot").first)).to_contain_text("study")
+    expect(quiet.locator("#shared tbody tr")).to_have_count(5)
     quiet.locator(".axes select").select_option(label="latency (ms)")
-    assert "latency (ms)" in quiet.locator(".plot text.title").all_text_contents()
+    expect(quiet.locator(".plot text.title", has_text="latency (ms)")).to_be_visible()
     quiet.screenshot(path=shots / "comparison.png", full_page=True)

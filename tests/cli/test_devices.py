@@ -56,6 +56,13 @@ def test_a_forced_key_is_for_the_devices_that_have_it(seqto: Command, tmp_path: 
     assert "study 2 of 2: device=fake ++device.crashes=[Gemm] ++device.repeats=1" in result.out
 
 
+def test_a_forced_key_that_has_to_be_given_is_for_the_models_that_have_it(seqto: Command) -> None:
+    result = seqto("model=local,digits", "++model.path=nowhere.onnx", "dataset=random", "-m")
+    assert "study 1 of 2: model=local ++model.path=nowhere.onnx" in result.out
+    assert result.err.count("nowhere.onnx does not exist") == 1
+    assert "does not take path" not in result.err
+
+
 def test_a_forced_key_that_no_device_has_is_refused(seqto: Command) -> None:
     result = seqto("device=cpu,fake", "++device.crash=[Gemm]", "-m")
     assert result.code == 1

@@ -71,7 +71,7 @@ def test_offline_mode_is_the_clients(hub: Hub, tmp_path: Path) -> None:
         env=os.environ | settings,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert result.returncode == 1 and hub.heads == 0
     (line,) = result.stderr.strip().splitlines()

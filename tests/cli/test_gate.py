@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import pytest
 from commands import Command
 from mlflow.tracking import MlflowClient
 
@@ -55,19 +54,10 @@ def test_a_grid_of_which_only_gates_fail_has_their_exit_code(seqto: Command) -> 
     assert "2 of 2 studies failed" in result.err
 
 
-@pytest.mark.parametrize(
-    ("word", "said"),
-    [
-        ("gate.max_accuracy_loss=-0.1", "max_accuracy_loss=-0.1"),
-        ("gate.min_size_reduction=1.5", "min_size_reduction=1.5"),
-        ("gate.max_size_ratio=0.3", "no config key 'gate.max_size_ratio'"),
-        ("gate.max_latency_ms=fast", "max_latency_ms='fast'"),
-    ],
-)
-def test_bad_gates_get_one_line(seqto: Command, tmp_path: Path, word: str, said: str) -> None:
+def test_bad_gate_gets_one_line(seqto: Command, tmp_path: Path) -> None:
     (tmp_path / "mlflow.db").unlink()
-    result = seqto(*SHORT, word, "-m")
+    result = seqto(*SHORT, "gate.max_latency_ms=fast", "-m")
     assert result.code == 1
     (line,) = result.err.strip().splitlines()
-    assert said in line
+    assert "max_latency_ms='fast'" in line
     assert not (tmp_path / "mlflow.db").exists(), "told before anything is done"

@@ -12,10 +12,11 @@ MODEL = [
     f"model.path={EFFICIENTNET_LITE0}",
     "dataset=images",
     f"dataset.path={IMAGENET_SAMPLE}",
-    "dataset.calibration_size=16",
-    "dataset.evaluation_size=40",
+    "dataset.calibration_size=8",
+    "dataset.evaluation_size=24",
     "preprocess=efficientnet_lite",
-    "device.repeats=3",
+    "device.repeats=2",
+    "sensitivity.samples=2",
 ]
 
 

@@ -138,14 +138,6 @@ def test_candidate_of_a_scheme_is_rebuilt_by_its_own_quantizer_only(
     assert "uint8 per tensor, fast" in complaint(seqto(*ONE[1:], rebuild))
 
 
-@pytest.mark.parametrize(
-    ("override", "words"),
-    [
-        ("quantization.only=['int8 per chanel']", "did you mean 'int8 per channel'"),
-        ("quantization.only=[]", "quantization.only leaves no scheme"),
-        ("quantization.kernels=[slow]", "kernels"),
-        ("+quantization.options.calibratoin=entropy", "calibratoin"),
-    ],
-)
-def test_wrong_option_is_one_line(seqto: Command, override: str, words: str) -> None:
-    assert words in complaint(seqto(*ONE, override))
+def test_wrong_option_is_one_line(seqto: Command) -> None:
+    line = complaint(seqto(*ONE, "quantization.only=['int8 per chanel']"))
+    assert "did you mean 'int8 per channel'" in line

@@ -4,13 +4,15 @@ import json
 import re
 import shlex
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import mlflow
 import onnx
 import onnxruntime
 import pytest
-from commands import Command, Result
+from commands import Command, Result, command_in
 from mlflow.tracking import MlflowClient
 from PIL import Image
 
@@ -27,6 +29,37 @@ SHORT = [
     "dataset.evaluation_size=200",
     "device.repeats=3",
 ]
+
+
+@dataclass(frozen=True)
+class Studied:
+    """A study that several tests look at, in a folder in which they may go on."""
+
+    folder: Path
+    result: Result
+    loads: int
+    """How often its model was loaded."""
+
+    @property
+    def client(self) -> MlflowClient:
+        return client(self.folder)
+
+
+@pytest.fixture(scope="module")
+def studied(cache: Path, migrated_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Studied:
+    folder, loads, load = tmp_path_factory.mktemp("studied"), [], EmbeddedModel.load
+    with pytest.MonkeyPatch.context() as patch, command_in(folder, cache, migrated_store) as seqto:
+        patch.setattr(EmbeddedModel, "load", lambda self: loads.append(1) or load(self))
+        result = seqto(*SHORT, "-m")
+    assert result.code == 0, result.err
+    return Studied(folder, result, len(loads))
+
+
+@pytest.fixture
+def go_on(studied: Studied, cache: Path, migrated_store: Path) -> Iterator[Command]:
+    """The command line in the folder of the study."""
+    with command_in(studied.folder, cache, migrated_store) as command:
+        yield command
 
 
 def last_line(result: Result, label: str) -> str:
@@ -59,11 +92,10 @@ def test_default_study_has_an_honest_trade_off(seqto: Command, tmp_path: Path) -
     assert 0 < content["hypervolume"] < 1
 
 
-def test_study_prints_where_to_look(seqto: Command, tmp_path: Path) -> None:
-    result = seqto(*SHORT, "-m")
-    assert result.code == 0, result.err
+def test_study_prints_where_to_look(studied: Studied) -> None:
+    result = studied.result
     assert "balanced" in result.out and "float" in result.out
-    with Image.open(tmp_path / last_line(result, "picture")) as picture:
+    with Image.open(studied.folder / last_line(result, "picture")) as picture:
         assert picture.width > 500
     page = r"http://127.0.0.1:5000/#/experiments/1/runs/\w{32}\?workflowType=machine_learning"
     assert re.fullmatch(page, last_line(result, "open"))
@@ -71,9 +103,8 @@ def test_study_prints_where_to_look(seqto: Command, tmp_path: Path) -> None:
     assert "\r" not in result.out and "\x1b" not in result.out, "quiet when not a terminal"
 
 
-def test_study_leaves_what_the_design_says(seqto: Command, tmp_path: Path) -> None:
-    result = seqto(*SHORT, "-m")
-    study = client(tmp_path).get_run(run_id(result))
+def test_study_leaves_what_the_design_says(studied: Studied) -> None:
+    study = studied.client.get_run(run_id(studied.result))
     assert study.info.status == "FINISHED"
     assert study.data.tags["seqto.kind"] == "study"
     assert study.data.tags["seqto.model"] == "digits"
@@ -81,7 +112,7 @@ def test_study_leaves_what_the_design_says(seqto: Command, tmp_path: Path) -> No
     assert {"hypervolume", "candidates", "front_size", "failed", "wall_seconds"} <= set(
         study.data.metrics
     )
-    artifacts = {each.path for each in client(tmp_path).list_artifacts(study.info.run_id)}
+    artifacts = {each.path for each in studied.client.list_artifacts(study.info.run_id)}
     assert artifacts >= {
         "config.yaml",
         "sensitivity.json",
@@ -90,7 +121,7 @@ def test_study_leaves_what_the_design_says(seqto: Command, tmp_path: Path) -> No
         "front.png",
         "report.json",
     }
-    children = client(tmp_path).search_runs(
+    children = studied.client.search_runs(
         ["1"], f"tags.`mlflow.parentRunId` = '{study.info.run_id}'"
     )
     assert len(children) == study.data.metrics["candidates"]
@@ -123,12 +154,11 @@ def test_command_is_kept_as_it_can_be_typed_but_without_passwords(
     assert command_line() == shown
 
 
-def test_registered_models_load(seqto: Command, tmp_path: Path) -> None:
-    result = seqto(*SHORT, "-m")
-    assert "@balanced" in last_line(result, "models")
+def test_registered_models_load(studied: Studied, go_on: Command) -> None:
+    assert "@balanced" in last_line(studied.result, "models")
     samples = DigitsDataset().load(input_specs(EmbeddedModel().load())).evaluation
     image = samples.inputs["image"][:4]
-    mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    mlflow.set_tracking_uri(f"sqlite:///{studied.folder / 'mlflow.db'}")
     uri = "models:/seqto-digits-cpu-static@accurate"
     onnx.checker.check_model(mlflow.onnx.load_model(uri))
     served = mlflow.pyfunc.load_model(uri)
@@ -136,24 +166,18 @@ def test_registered_models_load(seqto: Command, tmp_path: Path) -> None:
     assert served.predict({"image": image})["logits"].shape == (4, 10)
 
 
-def test_the_same_command_again_measures_nothing(seqto: Command, tmp_path: Path) -> None:
-    first, second = seqto(*SHORT, "-m"), seqto(*SHORT, "-m")
-    assert run_id(first) == run_id(second)
+def test_the_same_command_again_measures_nothing(studied: Studied, go_on: Command) -> None:
+    second = go_on(*SHORT, "-m")
+    assert run_id(studied.result) == run_id(second)
     assert "candidates were measured before" in second.out
-    versions = client(tmp_path).search_model_versions("name = 'seqto-digits-cpu-static'")
+    versions = studied.client.search_model_versions("name = 'seqto-digits-cpu-static'")
     assert len({each.run_id for each in versions}) == len(versions), "registered twice"
-    third = seqto(*SHORT, "study.resume=false", "-m")
-    assert run_id(third) != run_id(first)
+    third = go_on(*SHORT, "study.resume=false", "-m")
+    assert run_id(third) != run_id(second) and "measured before" not in third.out
 
 
-def test_jobs_of_a_study_share_what_was_prepared(
-    seqto: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loads = []
-    load = EmbeddedModel.load
-    monkeypatch.setattr(EmbeddedModel, "load", lambda self: loads.append(1) or load(self))
-    assert seqto(*SHORT, "-m").code == 0
-    assert len(loads) == 1
+def test_jobs_of_a_study_share_what_was_prepared(studied: Studied) -> None:
+    assert studied.loads == 1
 
 
 def test_commas_multiply_into_studies(seqto: Command, tmp_path: Path) -> None:
@@ -164,20 +188,29 @@ def test_commas_multiply_into_studies(seqto: Command, tmp_path: Path) -> None:
 
 
 def test_a_study_that_fails_does_not_stop_the_others(seqto: Command, tmp_path: Path) -> None:
-    result = seqto(*SHORT, "model=local,digits", "+model.path=none.onnx", "-m")
+    grid = ["precisions=[int9,float32],[int8,float32]", "search.maximum=0"]
+    result = seqto(*SHORT, *grid, "-m")
     assert result.code == 1
+    assert "did you mean 'int8'" in result.err and "1 of 2 studies failed" in result.err
+    (study,) = client(tmp_path).search_runs(["1"], "tags.`seqto.kind` = 'study'")
+    assert study.info.status == "FINISHED"
 
 
 @pytest.mark.parametrize(
     "objectives", ["[accuracy_loss,latency_ms]", "[accuracy_loss,size_bytes,latency_ms]"]
 )
-def test_latency_can_be_an_objective(seqto: Command, objectives: str) -> None:
-    result = seqto(*SHORT, f"objectives={objectives}", "-m")
+def test_latency_can_be_an_objective(seqto: Command, tmp_path: Path, objectives: str) -> None:
+    result = seqto(*SHORT, "search.maximum=8", f"objectives={objectives}", "-m")
     assert result.code == 0, result.err
+    (report,) = tmp_path.glob("multirun/*/*/report.json")
+    content = json.loads(report.read_text())
+    assert f"[{','.join(content['objectives'])}]" == objectives
+    fastest = min(content["candidates"], key=lambda each: each["metrics"]["latency_ms"])
+    assert fastest["pareto"], "none is as fast"
 
 
 def test_topk_metric(seqto: Command) -> None:
-    result = seqto(*SHORT, "metric=topk", "metric.k=3", "-m")
+    result = seqto(*SHORT, "search.maximum=8", "metric=topk", "metric.k=3", "-m")
     assert result.code == 0, result.err
     assert "topk loss" in result.out
 
@@ -195,14 +228,14 @@ def test_single_candidate_is_saved_where_the_last_line_says(seqto: Command, tmp_
     assert run.data.params["excluded_count"] == "2"
 
 
-def test_candidate_of_a_study_is_built_again(seqto: Command, tmp_path: Path) -> None:
-    study = run_id(seqto(*SHORT, "-m"))
-    child = client(tmp_path).search_runs(
+def test_candidate_of_a_study_is_built_again(studied: Studied, go_on: Command) -> None:
+    study = run_id(studied.result)
+    child = studied.client.search_runs(
         ["1"], f"tags.`mlflow.parentRunId` = '{study}' and params.index = '1'"
     )[0]
-    result = seqto(*SHORT, f"candidate.from_run={child.info.run_id}")
+    result = go_on(*SHORT, f"candidate.from_run={child.info.run_id}")
     assert result.code == 0, result.err
-    again = client(tmp_path).get_run(run_id(result))
+    again = studied.client.get_run(run_id(result))
     assert again.data.tags["seqto.sha256"] == child.data.tags["seqto.sha256"]
     assert again.data.metrics["accuracy_loss"] == child.data.metrics["accuracy_loss"]
 

@@ -74,7 +74,7 @@ FAULTS: list[tuple[str, type[DeviceError], str]] = [
 def test_faults_strike_what_they_name(
     name: str, quantizer: Quantizer, fault: str, kind: type[DeviceError], says: str
 ) -> None:
-    device = FakeDevice(**{fault: [name], "seconds": 60 if fault != "hangs" else 4})
+    device = FakeDevice(**{fault: [name], "seconds": 60 if fault != "hangs" else 2})
     bad = quantized(quantizer)
     with pytest.raises(kind, match=f"^fake .*{says}"):
         program = device.load(bad)
@@ -102,7 +102,7 @@ def test_a_hang_takes_as_long_as_it_may() -> None:
     start = time.monotonic()
     with pytest.raises(DeviceTimeoutError, match="raise device.seconds"):
         program.run(next(random_samples(prepare(mobile(1))).batches(1)))
-    assert 1 <= time.monotonic() - start < 5
+    assert 1 <= time.monotonic() - start < 60
 
 
 def test_faults_are_among_the_facts() -> None:

@@ -29,7 +29,7 @@ def test_an_installed_provider_is_taken() -> None:
     refuse_missing("CPUExecutionProvider", INSTALLED)
 
 
-def test_options_reach_the_provider() -> None:
+def test_options_that_the_provider_does_not_know_crash_nothing() -> None:
     from onnx_models import residual
 
     device = OnnxRuntimeDevice(options={"no_such_option": "1"})

@@ -59,14 +59,14 @@ def board(port: int) -> Iterator[Server]:
 
 
 def device(port: int, **others: Any) -> TvmDevice:
-    """Return a device behind this tracker that gives up soon."""
+    """Return a device behind this tracker, in small chunks that are soon sent again."""
     settings = {
         "name": "board",
         "key": KEY,
         "chunk_size": 2,
-        "seconds": 6,
-        "session_seconds": 10,
-        "wait_seconds": 30,
+        "seconds": 20,
+        "session_seconds": 30,
+        "wait_seconds": 120,
         "pause_seconds": 0.1,
         "repeats": 5,
     }
@@ -170,7 +170,10 @@ def test_a_server_that_is_killed_in_mid_run(
 def test_a_server_that_stalls_and_goes_on(
     port: int, board: Server, undisturbed: np.ndarray
 ) -> None:
-    program = device(port, seconds=2, session_seconds=3).load(MODEL)
+    program = device(port).load(MODEL)
+    # Only now: what is slow on a busy machine is not to be taken for stalled.
+    link: Any = program._link
+    link.seconds, link.session_seconds = 2, 3
 
     def stall() -> None:
         board.stop()
@@ -189,7 +192,7 @@ def test_a_server_that_stalls_for_good(port: int, board: Server) -> None:
     start = time.monotonic()
     with pytest.raises(DeviceTransportError, match="board"):
         program.run(SAMPLES.inputs)
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < 120
     program.close()
 
 
@@ -213,7 +216,7 @@ def test_a_tracker_that_is_down() -> None:
     start = time.monotonic()
     with pytest.raises(DeviceTransportError, match=f"no tracker answers at 127.0.0.1:{nobody}"):
         device(nobody, wait_seconds=1).load(MODEL)
-    assert time.monotonic() - start < 20
+    assert time.monotonic() - start < 120
 
 
 def test_a_tracker_without_the_device(port: int) -> None:
@@ -226,7 +229,7 @@ def test_a_tracker_without_a_free_device(port: int, board: Server) -> None:
     start = time.monotonic()
     with pytest.raises(DeviceTransportError, match="no free device.*device.wait_seconds"):
         device(port, wait_seconds=1).load(MODEL)
-    assert 1 <= time.monotonic() - start < 15
+    assert 1 <= time.monotonic() - start < 120
     busy.close()
 
 
@@ -270,7 +273,7 @@ def own() -> Iterator[TvmDevice]:
         start_local=True,
         threads=1,
         chunk_size=2,
-        seconds=3,
+        seconds=30,
         pause_seconds=0.1,
         repeats=3,
     )
@@ -308,11 +311,11 @@ def test_a_candidate_that_always_takes_the_session_with_it(own: TvmDevice) -> No
 
 
 def test_a_candidate_that_never_ends(own: TvmDevice) -> None:
-    program = TvmDevice(**{**vars(own), "seconds": 0.5, "attempts": 2, "pause_seconds": 0}).load(
-        MODEL
-    )
+    program = TvmDevice(**{**vars(own), "attempts": 2, "pause_seconds": 0}).load(MODEL)
+    link: Any = program._link
+    link.seconds = 0.5
     with pytest.raises(DeviceTimeoutError, match="2 times.*device.seconds"):
-        program._link.call(hang)
+        link.call(hang)
     program.close()
 
 
@@ -348,8 +351,8 @@ def test_no_process_is_left(end: str) -> None:
     if end == "by a signal":
         assert processes_with(str(used)), "or this test sees nothing"
         process.kill()
-    process.wait(30)
-    for _ in range(100):
+    process.wait(120)
+    for _ in range(600):
         if not processes_with(str(used)):
             return
         time.sleep(0.1)

@@ -153,7 +153,7 @@ def children() -> set[int]:
     return set(found())
 
 
-def wait_until(done: Callable[[], bool], seconds: float = 10) -> None:
+def wait_until(done: Callable[[], bool], seconds: float = 120) -> None:
     end = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < end

@@ -137,7 +137,9 @@ def test_batches_do_not_go_across_bases() -> None:
 
 
 def test_layers_of_a_group_get_the_same_precision() -> None:
-    for each in whole(Walk(LadderSearch(), dict.fromkeys(BASES, GROUPED))):
+    tried = whole(Walk(LadderSearch(), dict.fromkeys(BASES, GROUPED)))
+    assert len(tried) > 2
+    for each in tried:
         precisions = dict(each.precisions)
         assert precisions["b"] == precisions["e"] and precisions["a"] == precisions["c"]
 

@@ -117,7 +117,7 @@ def test_wrong_uri_is_an_error_soon(tmp_path: Path, wrong: str, cause: str) -> N
     start = time.monotonic()
     with pytest.raises(TrackingError, match=f"(?s){wrong}.*({cause}).*Check tracking.uri"):
         MlflowTracker(uri=wrong).open_study(PLAN, True)
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < 90, "MLflow by itself goes on trying for minutes"
 
 
 @pytest.mark.slow
@@ -138,7 +138,7 @@ def test_processes_may_make_the_same_store_at_once(tmp_path: Path) -> None:
         )
         for _ in range(2)
     ]
-    outputs = [process.communicate(timeout=120) for process in processes]
+    outputs = [process.communicate(timeout=300) for process in processes]
     assert [process.returncode for process in processes] == [0, 0], outputs
     client = MlflowClient(f"sqlite:///{tmp_path}/mlflow.db")
     experiment = client.get_experiment_by_name("seqto").experiment_id

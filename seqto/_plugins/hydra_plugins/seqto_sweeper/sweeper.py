@@ -11,7 +11,6 @@ from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Quote, QuotedString
 from hydra.core.plugins import Plugins
 from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
@@ -21,6 +20,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from seqto.cli.entry import JobFailure
 from seqto.cli.leftovers import discard
 from seqto.config.complaints import complain, exit_code
+from seqto.config.words import word
 from seqto.errors import StudyError
 
 _CONFIG = "multirun.yaml"
@@ -178,7 +178,8 @@ def _has(config: DictConfig, word: str) -> bool:
     """Return whether the config has the key of this override."""
     parent, _, key = word.removeprefix("++").partition("=")[0].rpartition(".")
     node = OmegaConf.select(config, parent) if parent else config
-    return isinstance(node, DictConfig) and key in node
+    # Not `key in node`: that is False for a key that a user has to give.
+    return isinstance(node, DictConfig) and key in list(node.keys())
 
 
 def _place(number: int, grid: Sequence[Sequence[str]]) -> str:
@@ -187,20 +188,12 @@ def _place(number: int, grid: Sequence[Sequence[str]]) -> str:
 
 def job_overrides(study: str, assignments: Sequence[Any]) -> list[str]:
     """Return the overrides that make a job measure these candidates for this study."""
-    written = ",".join(map(_written, assignments))
-    return [f"study.run={study}", f"study.assignments=[{written}]"]
+    return [f"study.run={study}", word("study.assignments", list(map(_described, assignments)))]
 
 
-def _written(assignment: Any) -> str:
-    groups = assignment.candidate.by_precision()
-    precisions = ",".join(f"{name}:{_quoted(layers)}" for name, layers in sorted(groups.items()))
-    scheme = _quoted_name(assignment.candidate.scheme)
-    return f"{{index:{assignment.index},scheme:{scheme},precisions:{{{precisions}}}}}"
-
-
-def _quoted(names: Sequence[str]) -> str:
-    return f"[{','.join(map(_quoted_name, names))}]"
-
-
-def _quoted_name(name: str) -> str:
-    return QuotedString(text=name, quote=Quote.single).with_quotes()
+def _described(assignment: Any) -> dict[str, Any]:
+    return {
+        "index": assignment.index,
+        "scheme": assignment.candidate.scheme,
+        "precisions": dict(sorted(assignment.candidate.by_precision().items())),
+    }
