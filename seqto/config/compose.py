@@ -1,9 +1,11 @@
 """The config that words describe, and the plugin that Hydra needs for it."""
 
+import contextlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hydra import compose, initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
 from omegaconf import DictConfig
 
@@ -14,10 +16,22 @@ from seqto.config.shapes import check_shapes
 def composed(overrides: Sequence[str]) -> DictConfig:
     """Return the config that these overrides describe."""
     register_sweeper()
-    with initialize_config_dir(str(CONF), version_base="1.3"):
+    with _apart(), initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("config", list(overrides))
     check_shapes(config)
     return config
+
+
+@contextlib.contextmanager
+def _apart() -> Iterator[None]:
+    """Put Hydra aside that the calling program may use itself: there can only be one at a time."""
+    place = GlobalHydra.instance()
+    held = place.hydra
+    place.clear()
+    try:
+        yield
+    finally:
+        place.hydra = held
 
 
 def register_sweeper() -> None:

@@ -430,6 +430,24 @@ def test_it_works_in_a_script_without_a_guard(home: Path) -> None:
     assert done.stdout == "4 candidates\n", "the script is run once"
 
 
+def test_it_works_in_a_hydra_application(home: Path) -> None:
+    (home / "config.yaml").write_text("steps: 12\n")
+    (home / "app.py").write_text(
+        "import hydra, seqto\n"
+        "from hydra.core.hydra_config import HydraConfig\n"
+        "@hydra.main(config_path='.', config_name='config', version_base='1.3')\n"
+        "def main(config):\n"
+        "    words = ['search=ladder', f'search.step={config.steps}']\n"
+        "    result = seqto.tune('digits', overrides=words, tracking=None, progress=False)\n"
+        "    print(len(result.candidates), HydraConfig.get().job.name)\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "app.py"], capture_output=True, text=True, timeout=600, check=False
+    )
+    assert done.stdout == "3 app\n", done.stderr
+
+
 def test_import_is_light() -> None:
     code = (
         "import seqto, sys; print(sorted({'numpy', 'onnx', 'mlflow', 'hydra'} & set(sys.modules)))"
