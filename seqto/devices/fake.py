@@ -36,7 +36,7 @@ class FakeDevice:
     repeats: Annotated[int, Field(ge=1)] = 5
 
     def load(self, model: Model) -> IsolatedProgram:
-        """Return the model in a process of its own."""
+        """Return the model in a separate process."""
         return IsolatedProgram.load(_Faulty(self), model, self.seconds)
 
     def describe(self) -> Mapping[str, str]:
