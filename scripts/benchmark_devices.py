@@ -2,7 +2,7 @@
 
 One run compiles the float model with and without seqto's schedule and times both, then compares the
 predictions of TVM and ONNX Runtime for the float, static and dynamic model. Both run the integers
-as they are (`precise_kernels=on`): without it, x86 CPUs without VNNI saturate.
+exactly (`precise_kernels=on`): without it, x86 CPUs without VNNI saturate.
 
     python scripts/benchmark_devices.py --images 50
 """
@@ -37,14 +37,14 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=50)
     parser.add_argument("--repeats", type=int, default=10)
     arguments = parser.parse_args()
-    # Compiled here and now, not taken from the user's cache.
+    # Compile now, instead of using the user's cache.
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SEQTO_CACHE"] = folder
         compare(arguments.model, arguments.photos, arguments.images, arguments.repeats)
 
 
 def compare(path: Path, photos: Path, images: int, repeats: int) -> None:
-    """Print what TVM's code takes, and how often it agrees with ONNX Runtime."""
+    """Print the latency of TVM's code, and how often it agrees with ONNX Runtime."""
     model = prepare(load_model(path, path.stem))
     dataset = ImageFolder(
         path=str(photos),
@@ -89,7 +89,7 @@ def agreements(model: Model, calibration: Samples, samples: Samples) -> None:
 
 
 def candidates(model: Model, calibration: Samples) -> dict[str, Model]:
-    """Return the float model and its fully quantized ones."""
+    """Return the float model and its fully quantized versions."""
     found = {"float": model}
     quantizers: list[Quantizer] = [StaticQuantizer(), DynamicQuantizer()]
     for quantizer in quantizers:
@@ -102,7 +102,7 @@ def candidates(model: Model, calibration: Samples) -> dict[str, Model]:
 
 def _top(device: Device, model: Model, samples: Samples) -> np.ndarray:
     program = device.load(model)
-    # One at a time: dynamic quantization depends on what else is in a batch.
+    # One sample at a time, because dynamic quantization depends on the whole batch.
     outputs = [program.run(sample)[0] for sample in samples.batches(1)]
     program.close()
     return np.concatenate(outputs).argmax(axis=1)

@@ -1,11 +1,12 @@
-"""Compare orders and searches on EfficientNet-Lite0: the front that each finds, and its cost.
+"""Compare layer orders and searches on EfficientNet-Lite0: the front that each finds, and its cost.
 
     python scripts/benchmark_front.py [--data ../shared/data]
 
-100 images calibrate and rank, 300 others evaluate. The ladders evaluate a candidate every few
-layers; the searches screen on 16 calibration images and evaluate up to 16 candidates in full.
-CPU seconds count the ranking, the search and the evaluations of a row, not what all rows share
-(decoding, calibration, float outputs), which is printed first.
+100 images are used to calibrate and rank, 300 others to evaluate. The ladders evaluate a candidate
+every few layers; the searches screen on 16 calibration images and evaluate up to 16 candidates in
+full.
+CPU seconds include a row's ranking, search and evaluations, but not what all rows share (decoding,
+calibration, float outputs), which is printed first.
 """
 
 import argparse
@@ -78,7 +79,7 @@ def main() -> None:
     """Run all rows in one process and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--step", type=int, default=3, help="layers from rung to rung of ladders")
+    parser.add_argument("--step", type=int, default=3, help="layers per rung of a ladder")
     parser.add_argument("--only", default="", help="rows whose name contains this")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -100,7 +101,7 @@ def main() -> None:
                     search=row.search,
                     precisions=row.precisions,
                 )
-                # Each with rankings of its own, whose cost counts.
+                # Each row computes its own rankings, because their cost counts.
                 own = Workspace(Path(folder) / row.name)
                 print(measured(row, Study(changed, subject, settings(), MemoryTracker(), own)))
 
@@ -150,7 +151,7 @@ def measured(row: Row, study: Study) -> str:
 
 def size_at(trials: Sequence[Trial], loss: float) -> str:
     """Return the smallest size ratio with at most this loss."""
-    # A limit of 2 % takes 6 of 300 images, whatever the float says.
+    # A limit of 2 % accepts exactly 6 of 300 images, whatever rounding does.
     fitting = [t.metrics["size_ratio"] for t in trials if t.metrics["accuracy_loss"] <= loss + 1e-9]
     return f"{min(fitting):.3f}" if fitting else "-"
 

@@ -1,6 +1,6 @@
-"""A model above 2 GB through all that a study does with one: seconds, sizes and peak memory.
+"""A model above 2 GB through every step of a study: seconds, sizes and peak memory.
 
-It is generated, a chain of dense layers with seeded weights, in a temporary folder:
+The model is a chain of dense layers with seeded weights, generated in a temporary folder:
 
     python scripts/benchmark_large.py --gigabytes 2.2
 """
@@ -71,7 +71,7 @@ def _candidates(
     chosen = {
         "all int8": dict.fromkeys(names, INT8),
         "all int4": dict.fromkeys(names, INT4),
-        # So that what is made is too large for one file as well.
+        # So that the quantized model is too large for one file as well.
         "one int8": dict.fromkeys(names, FLOAT32) | {names[0]: INT8},
     }
     if quantizer.name == "static":
@@ -98,7 +98,7 @@ def _run(label: str, model: Model, samples: Samples) -> np.ndarray:
 
 
 def _generate(path: Path, width: int, count: int) -> None:
-    """Write a chain of Gemm and Relu, and its weights to one file beside it, a layer at a time."""
+    """Write a chain of Gemm and Relu, and its weights to a second file, one layer at a time."""
     random = np.random.default_rng(0)
     nodes, weights, before = [], [], "x"
     with path.with_suffix(".bin").open("wb") as file:
@@ -136,7 +136,7 @@ def _samples(width: int, count: int) -> Samples:
 def _measured(label: str) -> Iterator[None]:
     """Print the seconds of a block, the memory held after it and its peak."""
     gc.collect()
-    # Where the system does not allow it, the peak is that of the whole run so far.
+    # If the system does not allow it, the peak is that of the whole run so far.
     with contextlib.suppress(OSError):
         _CLEAR.write_text(_RESET_PEAK)
     start = time.perf_counter()
@@ -154,8 +154,8 @@ def _memory(name: str) -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gigabytes", type=float, default=2.2, help="of the model's weights")
-    parser.add_argument("--width", type=int, default=4096, help="of its layers")
+    parser.add_argument("--gigabytes", type=float, default=2.2, help="size of the model's weights")
+    parser.add_argument("--width", type=int, default=4096, help="width of its layers")
     parser.add_argument("--samples", type=int, default=4, help="to calibrate with and to run")
     names = list(_QUANTIZERS)
     parser.add_argument("--quantizations", nargs="+", choices=names, default=names)

@@ -1,16 +1,16 @@
-"""What a study costs on EfficientNet-Lite0, beside the naive way and beside bare inference.
+"""The cost of a study on EfficientNet-Lite0, compared with the naive way and bare inference.
 
     python scripts/benchmark_speed.py [--data ../shared/data] [--growth]
 
-All rows have the same images and the same candidates, rungs of a ladder:
-naive    ORT's quantize_static for each candidate, which calibrates anew; images decoded anew;
+All rows use the same images and the same candidates, the rungs of a ladder:
+naive    ORT's quantize_static per candidate, which calibrates again; images decoded again;
          batch 1; a session with default threads
 floor    bare inference of the candidates' models, loaded once, one thread, images in memory
 seqto    the candidates as a study measures them, in one process; also without shared prefixes
-study    the whole command, with a cache of its own: imports, decoding, calibration, ranking,
-         MLflow, pictures; and the share of its CPU seconds that is not inference
-CPU seconds count all threads and processes. Peak RSS is that of the largest process; in brackets
-that of all processes together, what they share counted once (Linux only).
+study    the whole command with an empty cache: imports, decoding, calibration, ranking, MLflow,
+         pictures; and the share of its CPU seconds that is not inference
+CPU seconds include all threads and processes. Peak RSS is that of the largest process; in brackets
+that of all processes together, with shared memory counted once (Linux only).
 """
 
 import argparse
@@ -53,7 +53,7 @@ SEED = 0
 
 @dataclass(frozen=True)
 class Usage:
-    """What something took; `inference` are the CPU seconds inside ONNX Runtime's run."""
+    """Time and memory used; `inference` is the CPU seconds inside ONNX Runtime's run."""
 
     cpu: float
     wall: float
@@ -62,7 +62,7 @@ class Usage:
 
 
 class Given(Planned):
-    """A search that tries the candidates it was given."""
+    """A search that tries the given candidates."""
 
     name = "given"
     screens = 0
@@ -72,7 +72,7 @@ class Given(Planned):
         self._given = candidates
 
     def start(self, ranking: Sequence[LayerScore]) -> None:
-        """Draw up the list."""
+        """Plan the given candidates."""
         self.plan(self._given)
 
 
@@ -80,10 +80,10 @@ def main() -> None:
     """Measure all rows in one run and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--step", type=int, default=1, help="rungs from one candidate to the next")
+    parser.add_argument("--step", type=int, default=1, help="layers from candidate to candidate")
     parser.add_argument("--naive", type=int, default=3, help="candidates to measure the naive way")
-    parser.add_argument("--growth", action="store_true", help="the table of growth instead")
-    parser.add_argument("--part", nargs="+", help="what a process of its own is to do")
+    parser.add_argument("--growth", action="store_true", help="print the table of growth instead")
+    parser.add_argument("--part", nargs="+", help="internal: the row to measure in this process")
     options = parser.parse_args()
     if options.part:
         _part(options.part, options.data)
@@ -182,7 +182,7 @@ def run_seqto(
 
 
 def run_growing(data: Path, count: int, images: int) -> None:
-    """Run a study of so many candidates on so many images, with its analysis and with MLflow."""
+    """Run a study of `count` candidates on `images` images, with its analysis and MLflow."""
     shared, subject = _prepared(data, images)
     ladders = [rungs(subject, 1, seed)[1:-1] for seed in range(-(-count // 49))]
     search = Given([each for ladder in ladders for each in ladder][:count])
@@ -207,7 +207,7 @@ def run_study(data: Path) -> None:
 
 
 def run_naive(shared: Parts, subject: Subject, data: Path, count: int) -> None:
-    """Measure so many candidates as a script would that keeps nothing."""
+    """Measure `count` candidates like a script that caches nothing."""
     preprocess: ImagePreprocess = shared.dataset.preprocess  # type: ignore[attr-defined]
     path = data / "models" / "efficientnet-lite0.onnx"
     spec = next(iter(subject.samples.inputs))
@@ -241,9 +241,9 @@ def run_naive(shared: Parts, subject: Subject, data: Path, count: int) -> None:
 
 
 def _part(words: Sequence[str], data: Path) -> None:
-    """Do one row in this process, and print the CPU seconds of its inference.
+    """Measure one row in this process, and print its CPU, wall and inference seconds.
 
-    What the naive way needs to know, but would not compute, is done by a cache beforehand.
+    What the naive way needs to know, but would not compute itself, comes from a cache.
     """
     kind, *numbers = words
     inference = multiprocessing.Value("d", 0.0)
@@ -256,7 +256,7 @@ def _part(words: Sequence[str], data: Path) -> None:
     elif kind == "study":
         before = Usage(0.0, time.perf_counter() - _age())
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            # A cache of its own: all is computed.
+            # An empty cache, so that everything is computed.
             os.environ["SEQTO_CACHE"] = str(Path(folder) / "cache")
             run_study(data)
     else:
@@ -269,7 +269,7 @@ def _part(words: Sequence[str], data: Path) -> None:
 
 
 def _count_inference(total) -> None:  # type: ignore[no-untyped-def]
-    """Add the CPU time of every run of a session in this thread, here and in forked processes."""
+    """Sum up the CPU time of every session run, here and in forked processes."""
     run = onnxruntime.InferenceSession.run
 
     def counted(*arguments, **named):  # type: ignore[no-untyped-def]
@@ -309,7 +309,7 @@ def _timed(run: Callable[[], float]) -> Usage:
 
 
 def _in_process(data: Path, *words: str) -> Usage:
-    """Return what a part takes in a process of its own, as it says itself, and its memory."""
+    """Measure one row in a separate process; return the time it reports, and its memory."""
     command = [sys.executable, __file__, "--data", str(data.resolve()), "--part", *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     peak = _Peak(process.pid)
@@ -322,7 +322,7 @@ def _in_process(data: Path, *words: str) -> Usage:
 
 
 class _Peak:
-    """Watches the memory of all processes of a session, what they share counted once."""
+    """Watches the memory of all processes of a session, with shared memory counted once."""
 
     def __init__(self, session: int) -> None:
         self._session = session
@@ -332,7 +332,7 @@ class _Peak:
         self._thread.start()
 
     def stop(self) -> str:
-        """Return the most there was."""
+        """Return the peak memory."""
         self._ended.set()
         self._thread.join()
         return f"{self._largest // 1024} MB ({self._all // 1024} MB)"
@@ -344,7 +344,7 @@ class _Peak:
             self._all = max(self._all, sum(share for _, share in parts))
 
     def _part(self, process: int) -> tuple[int, int]:
-        """Return what a process holds, and its share of it, in KB."""
+        """Return a process's resident and proportional memory in KB."""
         with contextlib.suppress(OSError):
             if os.getsid(process) == self._session:
                 lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()[1:]

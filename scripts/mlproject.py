@@ -1,7 +1,7 @@
-"""What MLproject's entry points run: MLflow's parameters as the words of seqto's commands.
+"""Runs MLproject's entry points: turns MLflow's parameters into the words of seqto's commands.
 
 MLflow quotes values for the shell, and adds those that MLproject does not name as `--key value`.
-Values that Hydra cannot read, such as one with a quote in it, are quoted for Hydra.
+Values that Hydra cannot read, such as one that contains a quote, are quoted for Hydra.
 """
 
 import os
@@ -33,7 +33,7 @@ def command(entry_point: str, given: Mapping[str, str]) -> list[str]:
 
 
 def word(name: str, value: str) -> str:
-    """Return `name=value` as Hydra reads it, with the value in quotes if it has to be."""
+    """Return `name=value` in Hydra's syntax, with the value in quotes if needed."""
     try:
         OverridesParser.create().parse_override(f"{name}={value}")
     except HydraException:
@@ -42,7 +42,7 @@ def word(name: str, value: str) -> str:
 
 
 def quoted(name: str, value: str) -> str:
-    """Return `name='value'`, whatever is in the value."""
+    """Return `name='value'`, whatever the value contains."""
     return f"{name}={QuotedString(text=value, quote=Quote.single).with_quotes()}"
 
 
@@ -63,11 +63,11 @@ def _data(given: dict[str, str]) -> list[str]:
 
 
 def main() -> None:
-    """Become the command."""
+    """Replace this process with the command."""
     entry_point, *rest = sys.argv[1:]
     pairs = zip(rest[::2], rest[1::2], strict=True)
     given = {name.removeprefix("--"): value for name, value in pairs}
-    # This checkout and its plugin, not an older one that an environment has.
+    # This checkout and its plugin, not an older installed version.
     paths = [str(ROOT), str(ROOT / "seqto" / "_plugins"), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     arguments = [sys.executable, "-m", *command(entry_point, given)]

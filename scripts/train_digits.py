@@ -1,10 +1,10 @@
 """Train the embedded digits network and export it as ONNX.
 
 The network is a small MobileNetV2-style classifier (inverted residual blocks with
-linear bottlenecks) for scikit-learn's 8x8 handwritten digits. Behind its depthwise
-convolutions it squares the ReLU, as Primer does: squares have a wide range, which 8 bits hold
-badly. With plain ReLU full int8 changes no prediction, and there would be nothing to tune.
-It is trained on the training split only; the calibration and evaluation splits are never seen.
+linear bottlenecks) for scikit-learn's 8x8 handwritten digits. After its depthwise
+convolutions it squares the ReLU, as Primer does: squares have a wide range, which is hard to
+represent in 8 bits. With plain ReLU full int8 changes no prediction, so there would be nothing to
+tune. It is trained on the training split only; it never sees the calibration and evaluation splits.
 
     python scripts/train_digits.py --output seqto/models/data/digits.onnx
 
@@ -139,7 +139,7 @@ def export(model: DigitsNet, output: Path) -> None:
         input_names=["image"],
         output_names=["logits"],
         dynamic_axes={"image": {0: "batch"}, "logits": {0: "batch"}},
-        # PRESERVE keeps batch norms as nodes: folding them is for seqto to show
+        # PRESERVE keeps batch norms as nodes, so that seqto has to fold them
         training=torch.onnx.TrainingMode.PRESERVE,
         do_constant_folding=False,
     )

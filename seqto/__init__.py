@@ -38,7 +38,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for: `import seqto` need not wait for the libraries behind it."""
+    """Import names on first use, so that `import seqto` stays fast."""
     if name not in _HOMES:
         raise AttributeError(f"module 'seqto' has no attribute {name!r}")
     import importlib

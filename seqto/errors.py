@@ -8,10 +8,10 @@ SeqtoError
 ├── QuantizationError a model that cannot be quantized as asked
 ├── DeviceError       a candidate that cannot be loaded or run on its device
 │   ├── DeviceImportError     the device's compiler does not take the model
-│   ├── DeviceCompileError    it takes it, but makes no code of it
-│   ├── DeviceRunError        the code ends with an error, or with its process
-│   ├── DeviceTimeoutError    it does not end
-│   └── DeviceTransportError  the way to the device is broken: says nothing of the candidate
+│   ├── DeviceCompileError    the compiler takes the model, but makes no code
+│   ├── DeviceRunError        the code ends with an error, or crashes its process
+│   ├── DeviceTimeoutError    the code does not end in time
+│   └── DeviceTransportError  the connection is broken: says nothing about the candidate
 ├── TrackingError     a run that cannot be found, read or written
 ├── PromotionError    a registered version that is not better than the champion
 └── StudyError        a study that cannot give an answer
@@ -67,19 +67,19 @@ class DeviceImportError(DeviceError):
 
 
 class DeviceCompileError(DeviceError):
-    """A model that is taken, but that no code can be made of."""
+    """A model that the device's compiler takes, but cannot make code of."""
 
 
 class DeviceRunError(DeviceError):
-    """A candidate that ends with an error, or takes its process with it."""
+    """A candidate that ends with an error, or crashes its process."""
 
 
 class DeviceTimeoutError(DeviceError):
-    """A candidate that does not end in the time it has."""
+    """A candidate that does not end in time."""
 
 
 class DeviceTransportError(DeviceError):
-    """A device that cannot be reached, which says nothing of the candidate."""
+    """A device that cannot be reached, which says nothing about the candidate."""
 
 
 class TrackingError(SeqtoError):
@@ -108,9 +108,9 @@ def reason(error: BaseException) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ` (did you mean 'a' or 'b'?)` for the names most like this one, or nothing."""
+    """Return ` (did you mean 'a' or 'b'?)` for the most similar names, or ""."""
     known = list(known)
-    # A part of a long name, such as 'fc' of '/classifier/fc/Gemm', is too short to look alike.
+    # difflib misses a part of a long name, such as 'fc' of '/classifier/fc/Gemm'.
     holding = [each for each in known if name.lower() in each.lower()]
     alike = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     found = list(dict.fromkeys([*alike, *holding]))[:3]

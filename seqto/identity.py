@@ -1,7 +1,7 @@
 """What identifies a part of a study: its class and its fields.
 
-Keys of studies and of what is cached are made from it, so that no part is taken for another one
-that differs in a single field, wherever it was made: from a config, or in Python.
+The keys of studies and caches are made from it, so parts that differ in a single field are never
+confused, whether they come from a config or from Python.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from seqto.errors import ConfigError
 from seqto.types import sha256
 
 TARGET = "_target_"
-"""The name of the class, as configs call it."""
+"""The config key that names a class."""
 
 _PLAIN = (str, int, float, bool, type(None))
 
@@ -28,24 +28,24 @@ _PLAIN = (str, int, float, bool, type(None))
 def identity(thing: object) -> Any:
     """Return what identifies an object, ready for JSON.
 
-    Of a dataclass it is the class and the fields that count in comparisons; of any other object
-    the class and its attributes that do not begin with `_`. Code that is not seqto's is part of
-    it: a user's metric that was edited is another metric.
+    For a dataclass it is the class and the fields that count in comparisons; for other objects the
+    class and the attributes that do not begin with `_`. A user's own code is part of it: an edited
+    metric is another metric.
     """
     return _Identity(settings=False).of(thing)
 
 
 def settings(part: object) -> dict[str, Any]:
-    """Return the class and all fields of a part, also those that do not identify it.
+    """Return the class and all fields of a part, including those that do not identify it.
 
-    A field that is not to be shown (`repr=False`) is data and no setting.
+    Fields with `repr=False` are data, not settings, and are left out.
     """
     found = _Identity(settings=True).of(part)
     return found if isinstance(found, dict) else {TARGET: str(found)}
 
 
 class _Identity:
-    """One walk through an object; functions that call each other are visited once."""
+    """Walks through an object; functions that call each other are visited once."""
 
     def __init__(self, settings: bool) -> None:
         self._settings = settings
@@ -97,12 +97,12 @@ class _Identity:
             return {"pickled": sha256(pickle.dumps(thing))}
         except Exception as error:  # Whatever the object's own code raises.
             raise ConfigError(
-                f"it cannot be told what identifies {thing!r}, which a study's key has to: make "
-                "its class a dataclass, or keep it in an attribute that begins with _."
+                f"a study's key needs to identify {thing!r}, but it cannot be pickled: make its "
+                "class a dataclass, or keep it in an attribute that begins with _."
             ) from error
 
     def _code_of_class(self, kind: type) -> dict[str, Any]:
-        """Return the code of a class that is not seqto's, as it may be edited any time."""
+        """Return a key of the code of a user's class, because it may be edited any time."""
         if self._settings or _is_known(kind):
             return {}
         own = [each for each in kind.__mro__ if not _is_known(each)]
@@ -111,7 +111,7 @@ class _Identity:
         return {"code": sha256(repr(found).encode())}
 
     def _code_of(self, function: FunctionType) -> dict[str, Any]:
-        """Return a function's code with what it holds, and with that of functions beside it."""
+        """Return a key of a user's function, its closure, and functions of its module it calls."""
         code = function.__code__
         if self._settings or code in self._visited or _is_known(function):
             return {}
@@ -128,19 +128,19 @@ class _Identity:
 
 
 def _code(code: CodeType) -> list[Any]:
-    """Return a function's instructions, constants and names, without the place where it lies."""
+    """Return a function's instructions, constants and names, but not its file or lines."""
     return [code.co_code, [_constant(each) for each in code.co_consts], code.co_names]
 
 
 def _constant(value: object) -> Any:
     if isinstance(value, CodeType):
         return _code(value)
-    # A set has another order in each process.
+    # The order of a set differs between processes.
     return sorted(map(repr, value)) if isinstance(value, frozenset) else value
 
 
 def _is_known(thing: Any) -> bool:
-    """Tell whether code belongs to a release, which has a version: seqto's, Python's, numpy's."""
+    """Tell whether code belongs to a released library, which has a version."""
     root = thing.__module__.partition(".")[0]
     return root in ("seqto", "builtins", "typing", "abc", "enum", "numpy", "pydantic", "onnx")
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and polite kills, put off while something is done that has to be done in one go."""
+"""Delays Ctrl-C and SIGTERM while something runs that must not be interrupted."""
 
 import contextlib
 import functools
@@ -16,10 +16,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextlib.contextmanager
 def put_off() -> Iterator[None]:
-    """Let a signal wait until the block has ended; a second one does not wait.
+    """Delay a signal until the block has ended; a second signal is not delayed.
 
-    Only the main thread is interrupted, and only a handler written in Python can be put off: where
-    there is none, a signal ends the process as it always did.
+    Signals reach only the main thread, and only handlers written in Python can be delayed: without
+    one, a signal ends the process as usual.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -50,7 +50,7 @@ def put_off() -> Iterator[None]:
 
 
 def in_one_go(function: Callable[P, T]) -> Callable[P, T]:
-    """Return the function with signals put off until it has ended."""
+    """Return the function with signals delayed until it has ended."""
 
     @functools.wraps(function)
     def whole(*args: P.args, **options: P.kwargs) -> T:

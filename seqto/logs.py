@@ -1,4 +1,4 @@
-"""What other libraries log."""
+"""The logs of other libraries."""
 
 import contextlib
 import logging
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def errors_only(name: str) -> Iterator[None]:
-    """Keep a library's warnings off the terminal: each is followed by a retry or an error."""
+    """Hide a library's warnings within the block: a retry or an error follows each of them."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.ERROR)

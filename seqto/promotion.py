@@ -1,4 +1,4 @@
-"""Which registered version becomes the champion: measured again, never by its own word."""
+"""Which registered version becomes the champion, by measuring it again."""
 
 import enum
 import functools
@@ -18,15 +18,15 @@ from seqto.types import Model, Trial, Version
 from seqto.workspace import Workspace
 
 CHAMPION, PREVIOUS = "champion", "previous"
-"""The aliases of the version in use, and of the one that was before it."""
+"""The aliases of the version in use, and of the one before it."""
 
 
 @pydantic.dataclasses.dataclass(kw_only=True, frozen=True, config=ConfigDict(extra="forbid"))
 class Rules:
-    """What a version has to be to become the champion.
+    """What a version needs to become the champion.
 
-    It meets the limits, is better in one objective, and in the others no worse by more than the
-    tolerance, which is in units of the float model: 0.01 is a point of loss, or 1 % of its size.
+    It meets the limits, is better in one objective, and in the others worse by no more than the
+    tolerance. That is in units of the float model: 0.01 is a point of loss, or 1 % of its size.
     """
 
     limits: Constraint = field(default_factory=Constraint)
@@ -45,7 +45,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True)
 class Decision:
-    """A verdict with its reason, and the figures it rests on by version number."""
+    """A verdict with its reason, and the measured figures by version number."""
 
     verdict: Verdict
     why: str
@@ -55,7 +55,7 @@ class Decision:
 
 
 class Bench:
-    """Measures versions on the same samples and device; prepares these when first asked to."""
+    """Measures versions on the same samples and device, which are prepared on first use."""
 
     def __init__(
         self, parts: Parts, workspace: Workspace, load: Callable[[Version], Model]
@@ -66,11 +66,11 @@ class Bench:
 
     @functools.cached_property
     def subject(self) -> Subject:
-        """The float model and what is measured on."""
+        """The float model and the samples."""
         return prepare_subject(self.parts, self._workspace)
 
     def baseline(self, objectives: Sequence[str]) -> dict[str, float]:
-        """Return the float model's figures; it runs only where an objective has to be measured."""
+        """Return the float model's figures; its latency is measured only if needed."""
         known = self.subject.baseline
         amounts = [name for name in objectives if figure(name).of_float is None]
         if all(name in known for name in amounts):
@@ -78,9 +78,9 @@ class Bench:
         return {**known, **float_latency(self.subject, self.parts.device)}
 
     def measure(self, version: Version) -> Trial:
-        """Return the version's trial with its figures of now."""
+        """Return the version's trial with figures measured now."""
         if version.number not in self.measured:
-            # As it was registered: with the options under which it is served.
+            # With the session options under which it is served.
             model = replace(self._load(version), session=version.trial.session)
             found = measure(model, self.subject, self.parts.device, self.parts.metric)
             self.measured[version.number] = replace(version.trial, metrics=found.metrics)
@@ -88,7 +88,7 @@ class Bench:
 
 
 def decide(versions: Sequence[Version], rules: Rules, bench: Bench) -> Decision:
-    """Return which version is to be the champion, or why none is."""
+    """Decide which version becomes the champion, or why none does."""
     champion = next((each for each in versions if CHAMPION in each.aliases), None)
     candidates, why = _candidates(versions, rules)
     for version in candidates:
@@ -114,9 +114,9 @@ def decide(versions: Sequence[Version], rules: Rules, bench: Bench) -> Decision:
 
 
 def _candidates(versions: Sequence[Version], rules: Rules) -> tuple[list[Version], str]:
-    """Return the versions that meet the limits by their studies' word, the best first; or why none.
+    """Return the versions that met the limits in their studies, the best first, or why none did.
 
-    Without a limit the study's own recommendation is the only one.
+    Without a limit, only the study's own recommendation counts.
     """
     known = [each for each in versions if comparable([each.trial]) and each.trial.metrics]
     left = [each for each in known if not each.rolled_back]

@@ -1,4 +1,4 @@
-"""The folder of what is computed once and used again; one object owns all its paths."""
+"""The cache folder for what is computed once and used again; one object owns all its paths."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ import platformdirs
 
 @dataclass(frozen=True)
 class Workspace:
-    """Paths by content key: whatever is there is complete and may be shared by processes."""
+    """Paths by content key: every file is complete, and processes may share it."""
 
     root: Path
 
@@ -38,7 +38,7 @@ class Workspace:
         return self.root / "scores" / f"{key}.json"
 
     def screens(self, key: str) -> Path:
-        """Return where the screened candidates of the study of this key are."""
+        """Return where the screened candidates of the study with this key are."""
         return self.root / "screens" / key
 
     def reference(self, key: str) -> Path:
@@ -46,21 +46,21 @@ class Workspace:
         return self.root / "reference" / f"{key}.npy"
 
     def library(self, key: str) -> Path:
-        """Return where a candidate that was compiled for a device is."""
+        """Return where a candidate's compiled library is."""
         return self.root / "libraries" / f"{key}.so"
 
     def lock(self, key: str) -> Path:
-        """Return the file that is locked while a process runs the study of this key."""
+        """Return the file that is locked while a process runs the study with this key."""
         return self.root / "locks" / f"{key}.lock"
 
 
 @contextlib.contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary path that becomes `path` when the block ends well, and else vanishes."""
+    """Yield a temporary path that becomes `path` if the block succeeds, and is removed if not."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}{path.suffix}")
     try:
-        # Not by tempfile: its files are private, but a cache or a report may be shared.
+        # Not with tempfile: its files are private, but a cache or a report may be shared.
         temporary.touch(exist_ok=False)
         yield temporary
         temporary.replace(path)

@@ -1,19 +1,19 @@
-"""Make the paper's Tables 1 and 2 here, beside the figures that the paper gives.
+"""Reproduce the paper's Tables 1 and 2, next to the paper's own figures.
 
     scripts/reproduce_paper photos                       # four models, static and dynamic, CPU
     scripts/reproduce_paper photos --device mali         # and the GPU columns
     scripts/reproduce_paper photos -- search.step=4      # every fourth candidate only
 
-The folder has ImageNet validation images: 100 calibrate, 300 others evaluate. Each study climbs the
-paper's whole ladder, one layer more in float at a time: all eight take hours, and some GB for the
-models of their fronts. Stopped and started again, it goes on where it was. The tables are written
-to tables.md and tables.csv.
+The folder has ImageNet validation images: 100 to calibrate on, 300 others to evaluate on. Each
+study climbs the paper's whole ladder, with one more layer in float at a time. All eight studies
+take hours, and some GB for the models of their fronts. If it is stopped, the same command
+continues. The tables are written to tables.md and tables.csv.
 
-As in the paper the selected model is the Pareto-optimal one nearest the ideal, by the paper's
-dissimilarity. That is no share of changed predictions; so the same two models' top-1 disagreement
-with the float model stands beside it. Compare trends: the paper drew 300 images anew for each
-candidate, and here all are measured on the same ones, with BatchNormalization folded and the
-Softmax at the end of EfficientNet-Lite4 in float.
+As in the paper, the selected model is the Pareto-optimal one nearest the ideal, by the paper's
+dissimilarity. That is not the share of changed predictions, so the tables also give the top-1
+disagreement of the same models. Compare only trends: the paper drew 300 new images for each
+candidate; here all candidates are measured on the same images, with BatchNormalization folded, and
+with the Softmax at the end of EfficientNet-Lite4 in float.
 """
 
 import argparse
@@ -35,7 +35,7 @@ TITLES = {
 }
 QUANTIZATIONS = ("static", "dynamic")
 AS_THE_PAPER = ("search=ladder", "sensitivity=paper", "metric=paper", "study.register_models=false")
-# What the paper's tool calls ONNX Runtime with: a scale a tensor, and else the defaults there.
+# The options of the paper's tool for ONNX Runtime: one scale per tensor, otherwise defaults.
 OPTIONS = {
     "static": (
         "quantization.per_channel=false",
@@ -50,7 +50,7 @@ MEBIBYTE = 2**20
 
 @dataclass(frozen=True)
 class Figures:
-    """A line of the paper's tables: sizes in MB (of 2**20 bytes), dissimilarities in %."""
+    """A row of the paper's tables: sizes in MB (of 2**20 bytes), dissimilarities in %."""
 
     source: str
     model: str
@@ -64,31 +64,31 @@ class Figures:
 
     @property
     def dissimilarity_reduction_pct(self) -> float:
-        """How much of the full model's dissimilarity the selected one avoids."""
+        """How much of the fully quantized model's dissimilarity the selected one avoids."""
         full = self.full_dissimilarity_pct
         return 100 * (full - self.selected_dissimilarity_pct) / full if full else 0.0
 
     @property
     def size_reduction_preserved_pct(self) -> float:
-        """How much of what full quantization saves the selected model saves as well."""
+        """How much of full quantization's savings the selected model keeps."""
         saved = self.original_mb - self.full_mb
         return 100 * (self.original_mb - self.selected_mb) / saved if saved else 0.0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be reproduced, and where."""
+    """What to reproduce, and where."""
 
     images: Path
     folder: Path
     models: tuple[str, ...]
     quantizations: tuple[str, ...]
     devices: Mapping[str, str]
-    """The config's name of a device, by the paper's."""
+    """The config's name of each device, by the paper's name."""
     overrides: tuple[str, ...]
 
     def study(self, device: str, quantization: str) -> list[str]:
-        """Return the overrides of the studies of this column, the model aside."""
+        """Return the overrides of this column's studies, without the model."""
         return [
             f"device={self.devices[device]}",
             f"quantization={quantization}",
@@ -99,12 +99,12 @@ class Plan:
         ]
 
     def studies_folder(self, device: str, quantization: str) -> Path:
-        """Return where these studies leave their reports."""
+        """Return the folder of these studies' reports."""
         return self.folder / "studies" / f"{self.devices[device]}-{quantization}"
 
 
 def main() -> None:
-    """Run or resume the studies, then write the tables; exit code 1 where figures are missing."""
+    """Run or resume the studies, then write the tables; exit with 1 if figures are missing."""
     plan = parse(sys.argv[1:])
     plan.folder.mkdir(parents=True, exist_ok=True)
     found = list(read_paper(PAPER))
@@ -137,7 +137,7 @@ def parse(arguments: Sequence[str]) -> Plan:
     )
     parser.add_argument("--out", type=Path, default=Path("paper"), help="default: %(default)s")
     parser.usage = f"{parser.format_usage().strip()[7:]} [-- overrides of seqto]"
-    # Not left to argparse: it takes no positional arguments on both sides of options.
+    # Not left to argparse, which cannot take positional arguments on both sides of options.
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = parser.parse_args(arguments[:end])
     models = _choices(parser, "--models", options.models, tuple(TITLES))
@@ -166,9 +166,9 @@ def _choices(
 
 
 def run_studies(plan: Plan, device: str, quantization: str) -> None:
-    """Run or resume the studies of all models; what fails is said, and has no report."""
+    """Run or resume the studies of all models; a failed study leaves no report."""
     folder = plan.studies_folder(device, quantization)
-    # Studies are resumed from MLflow; a report that is left here is one that ended just now.
+    # Studies are resumed from MLflow, so a report found here later is from this run.
     for report in folder.rglob("report.json"):
         report.unlink()
     command = [sys.executable, "-m", "seqto", f"model={','.join(plan.models)}"]
@@ -227,7 +227,7 @@ def top1_losses(
 
 
 def _evaluated(overrides: Sequence[str], candidates: Iterable[Mapping[str, str]]) -> list[float]:
-    """Return the top-1 disagreement of each, on the images of the study."""
+    """Return the top-1 disagreement of each candidate on the study's images."""
     from hydra import compose, initialize_config_dir
 
     from seqto.config.build import build_context
@@ -275,7 +275,7 @@ def read_paper(path: Path) -> list[Figures]:
 
 
 def write_tables(plan: Plan, found: Sequence[Figures]) -> None:
-    """Write what is known so far as Markdown and as CSV."""
+    """Write the figures so far as Markdown and as CSV."""
     text = "\n".join(
         [
             "# Table 1: dissimilarity from the float model, %\n",

@@ -1,1 +1,1 @@
-"""The door in Python: the same studies as the command line's, called."""
+"""The Python API: the same studies as on the command line."""

@@ -1,4 +1,4 @@
-"""One candidate, measured and recorded on its own."""
+"""One candidate, measured and recorded without a study."""
 
 from seqto.config.build import Context
 from seqto.errors import StudyError
@@ -8,7 +8,7 @@ from seqto.types import Candidate, Trial, TrialState
 
 
 def measure_alone(context: Context, candidate: Candidate) -> Trial:
-    """Return the trial of a candidate that belongs to no study; raise where it failed."""
+    """Measure a candidate without a study and return its trial; raise if it failed."""
     pool = Pool(context.parts, context.subject, context.tracker)
     (run,) = pool.launch(None, [Assignment(0, candidate)])
     trial = context.tracker.trial(run)

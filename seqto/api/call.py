@@ -1,4 +1,4 @@
-"""From the keywords of a call to the words of a command line, and objects in the place of names."""
+"""From the keywords of a Python call to the words of a command line, plus objects."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,23 +26,23 @@ KEYS = {
     "evaluation_size": "dataset.evaluation_size",
     "name": "model.name",
 }
-"""Keywords that are short for a config key."""
+"""Keywords, and the config key that each sets."""
 
 GROUPS = ("preprocess", "device", "quantization", "sensitivity", "search", "metric")
-"""Keywords that choose from a config group, by name; an object may stand for a name."""
+"""Keywords that choose from a config group by name, or give an object instead."""
 
 _IN_MEMORY = "memory"
 
 
 @dataclass(frozen=True)
 class Call:
-    """What a call asks for: the words, and what is in memory."""
+    """What a call asks for: words of the command line, and objects in memory."""
 
     words: list[str] = field(default_factory=list)
     objects: dict[str, Any] = field(default_factory=dict)
-    """Objects in the place of names, by config group."""
+    """Objects given instead of names, by config group."""
     content: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What only a Python program can hand over to the parts that its words choose."""
+    """Further arguments of parts, by config group, that cannot be written as words."""
 
     def config(self) -> DictConfig:
         """Return the config that the words describe."""
@@ -50,7 +50,7 @@ class Call:
         return composed(self.words)
 
     def given(self, config: DictConfig, tracker: Tracker | None) -> Given:
-        """Return the objects that stand in for what the config names."""
+        """Return the objects to use instead of what the config names."""
         filled = {
             group: build_part(config, group, **content) for group, content in self.content.items()
         }
@@ -59,7 +59,7 @@ class Call:
 
     @property
     def is_typed(self) -> bool:
-        """Whether the words alone describe it, so that it could have been typed."""
+        """Whether the words alone describe the call, so that it could have been typed."""
         return not self.objects and not self.content
 
     def _refuse_words_without_effect(self) -> None:
@@ -111,7 +111,7 @@ def _take_model(call: Call, model: Any) -> None:
 
 def _take_samples(call: Call, samples: Any, labels: Any) -> None:
     if samples is None:
-        # The words choose a dataset; the default is that of the embedded model.
+        # The overrides choose a dataset; the default is that of the embedded model.
         return
     if hasattr(samples, "load") and hasattr(samples, "chunk_size"):
         call.objects["dataset"] = samples

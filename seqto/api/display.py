@@ -1,4 +1,4 @@
-"""What a person sees of a study that was called from Python."""
+"""What a study called from Python shows while it runs."""
 
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
@@ -11,7 +11,7 @@ from seqto.types import Trial
 
 
 class Quiet:
-    """Nothing."""
+    """Shows nothing."""
 
     def prepare(self) -> AbstractContextManager[Any]:
         """Show nothing while the model and the samples are prepared."""
@@ -37,7 +37,7 @@ class Bar:
         self.say, self.advance = self._progress.say, self._progress.advance
 
     def prepare(self) -> AbstractContextManager[Any]:
-        """Show that the model and the samples are prepared."""
+        """Show a spinner while the model and the samples are prepared."""
         if not self._console.is_terminal:
             return nullcontext()
         return self._console.status("Preparing model, samples and ranges ...")

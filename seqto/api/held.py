@@ -1,4 +1,4 @@
-"""A finished study, read again from where it was recorded."""
+"""A finished study, read back from the tracker."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Held:
-    """What is recorded of a finished study."""
+    """What the tracker holds about a finished study."""
 
     record: StudyRecord
     front: Front
@@ -26,13 +26,13 @@ class Held:
 
 
 def held_study(tracker: "MlflowTracker", run: str) -> Held:
-    """Return the study of this run; raise TrackingError where it has no answer."""
+    """Return the study of this run; raise TrackingError if it has no answer."""
     tracker.check_finished(run)
     record = tracker.read_study(run)
     document = tracker.read_document(run, REPORT)
     if document is None:
         raise TrackingError(f"study {run!r} has no {REPORT}: its final step was cut short.")
-    # As the study itself did: it had as many recommendations as it was told to make.
+    # Recommend as many candidates as the study did.
     count = len(document["recommended"].keys() - {ANSWER})
     front = find_front(record.trials, document["objectives"], record.baseline, count)
     front = with_answer(front, constraint_of(record))

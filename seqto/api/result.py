@@ -28,15 +28,15 @@ _CPU = "CPUExecutionProvider"
 _WIDTH = 100
 
 Rebuild = Callable[[Trial], Model]
-"""Returns the model of a trial, as it was measured."""
+"""Returns a trial's model, exactly as it was measured."""
 
 
 @dataclass(frozen=True)
 class TunedCandidate:
-    """One candidate with what it scored, and its model.
+    """One candidate with its figures and its model.
 
-    Figures are None where they were not measured: `accuracy` needs labels, and a candidate that
-    failed has none but `failure`, which says why.
+    Figures that were not measured are None: `accuracy` needs labels, and a failed candidate has no
+    figures; its `failure` says why.
     """
 
     index: int
@@ -56,7 +56,7 @@ class TunedCandidate:
     excluded: tuple[str, ...]
     """The layers that are left in float32."""
     scheme: str
-    """How its layers are quantized, where the quantization has several ways."""
+    """How its layers are quantized, if the quantization has several schemes."""
     on_front: bool
     aliases: tuple[str, ...]
     """The names under which it is recommended."""
@@ -65,9 +65,9 @@ class TunedCandidate:
     run_id: str | None
     """Its MLflow run."""
     metrics: Mapping[str, float] = field(repr=False)
-    """All that was measured, by the names that MLflow shows."""
+    """All measured figures, by the names that MLflow shows."""
     session_options: Mapping[str, str] = field(repr=False)
-    """ONNX Runtime's session options that it was measured with, and needs."""
+    """The ONNX Runtime session options that it was measured with, and needs."""
     _trial: Trial = field(repr=False, compare=False)
     _setup: "Setup" = field(repr=False, compare=False)
 
@@ -110,11 +110,11 @@ class Setup:
     baseline: Mapping[str, float]
     metric: str
     facts: Mapping[str, str]
-    """What the device said of itself."""
+    """How the device describes itself."""
 
     @property
     def threads(self) -> int:
-        """The threads of one inference."""
+        """The number of threads per inference."""
         return int(self.facts.get("threads", "1"))
 
     @property
@@ -123,7 +123,7 @@ class Setup:
         return self.facts.get("provider", _CPU)
 
     def candidate(self, trial: Trial, recorded: bool, front: Front | None = None) -> TunedCandidate:
-        """Return a trial as users see it."""
+        """Return a trial in the form that users see."""
         metrics = dict(trial.metrics)
         low, high = (metrics.get(f"accuracy_loss_{end}") for end in ("low", "high"))
         members = front.members if front else ()
@@ -153,9 +153,9 @@ class Setup:
 
 @dataclass(frozen=True)
 class Result:
-    """What a study found: its front, what it recommends, and all its candidates.
+    """What a study found: its front, its recommendations, and all its candidates.
 
-    In a notebook it shows itself: the answer, the front and its picture.
+    A notebook displays it as the answer, the front and a picture of it.
     """
 
     front: tuple[TunedCandidate, ...]
@@ -168,7 +168,7 @@ class Result:
     """The float model's own figures."""
     hypervolume: float
     run_id: str | None
-    """The study's MLflow run; None where nothing was recorded."""
+    """The study's MLflow run; None if nothing was recorded."""
     url: str | None
     """The study's page in MLflow."""
     _record: StudyRecord = field(repr=False, compare=False)
@@ -178,9 +178,9 @@ class Result:
 
     @property
     def best(self) -> TunedCandidate:
-        """The answer: with a limit the best candidate that meets it, else the balanced one.
+        """The answer: the best candidate that meets the limits; without limits, the balanced one.
 
-        Raises ConstraintError where no candidate meets the limits.
+        Raises ConstraintError if no candidate meets the limits.
         """
         constraint = constraint_of(self._record)
         if constraint.limits() and ANSWER not in self.recommended:
@@ -189,7 +189,7 @@ class Result:
 
     @property
     def answer(self) -> TunedCandidate | None:
-        """The best candidate that meets the limits; None without limits, or where none does."""
+        """The best candidate that meets the limits; None without limits, or if none does."""
         return self.recommended.get(ANSWER)
 
     @property
@@ -232,7 +232,7 @@ class Result:
     def report(self, folder: str | Path | None = None) -> Path:
         """Write report.html, report.json and the pictures, and return the path of the page.
 
-        Without a folder they are written into a new temporary one.
+        Without a folder, they are written into a new temporary one.
         """
         place = Path(folder) if folder else Path(tempfile.mkdtemp(prefix="seqto-report-"))
         place.mkdir(parents=True, exist_ok=True)
@@ -266,7 +266,7 @@ class Result:
         exclusions: Mapping[str, Any] | None,
         url: str | None,
     ) -> "Result":
-        """Return what a study found; without a page of its own nothing was recorded."""
+        """Return what a study found; `url` is None if nothing was recorded."""
         facts = {
             name.removeprefix("seqto.device."): fact
             for name, fact in record.tags.items()

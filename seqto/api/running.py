@@ -1,4 +1,4 @@
-"""A study from a config, whoever composed it: the command line or `seqto.tune`."""
+"""A study from a config, for both the command line and `seqto.tune`."""
 
 import math
 import platform
@@ -35,21 +35,21 @@ JobLaunch = Callable[[str, Sequence[Sequence[Assignment]]], Sequence[str]]
 """Measures assignments of a study, one job per group, and returns the ids of their trials."""
 
 _JOB_SECONDS = 1.3
-"""What a job should last, so that Hydra's 130 ms for it are a tenth."""
+"""How long a job should take, so that Hydra's 130 ms per job add only a tenth."""
 
 _JOB_SIZE = 8
-"""Candidates that a job gets at the most: a launcher has several processes to keep busy."""
+"""The most candidates per job, because a launcher has several processes to keep busy."""
 
 
 class Display(Protocol):
-    """What a person sees of a study while it runs."""
+    """What a study shows while it runs."""
 
     def prepare(self) -> Any:
         """Return a context within which the model and the samples are prepared."""
         ...
 
     def introduce(self, study: Study) -> None:
-        """Say what the study is about; called before its first candidate."""
+        """Describe the study; called before its first candidate."""
         ...
 
     def say(self, what: str) -> None:
@@ -57,13 +57,13 @@ class Display(Protocol):
         ...
 
     def advance(self, trial: Trial, done: int, total: int) -> None:
-        """Show a trial that ended; the arguments are those of `seqto.study.explore.Watch`."""
+        """Show a finished trial; the arguments are those of `seqto.study.explore.Watch`."""
         ...
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A study that ended, with all that was prepared for it."""
+    """A finished study, with everything that was prepared for it."""
 
     study: Study
     outcome: Outcome
@@ -82,15 +82,15 @@ def run_config(
     overrides: Sequence[str] | None = None,
     command: str = "",
 ) -> Finished:
-    """Run the study that this config describes, with the objects in `given` in place of names.
+    """Run the study that this config describes, with the objects in `given` instead of names.
 
-    Without a launcher its candidates are measured by processes of this machine. Its files are
-    written into the folder, if there is one.
+    Without a launcher, processes on this machine measure the candidates. The study's files are
+    written into the folder, if one is given.
     """
-    # Wrong values are told before anything is fetched.
+    # Report wrong values before anything is fetched.
     build_settings(config, 1)
     contact_tracker(config, given)
-    # Not within the display: a download has a progress bar of its own.
+    # Not within the display, because a download shows its own progress bar.
     fetch_model(config, given)
     with display.prepare():
         context = build_context(config, given)
@@ -121,11 +121,11 @@ def run_config(
 
 
 def _in_jobs(launch: JobLaunch, study: Study) -> Launch:
-    """Return a launch that gives a job several candidates where each takes but a moment."""
+    """Return a launch that gives each job several candidates if they are fast."""
 
     def measure(run: str, assignments: Sequence[Assignment]) -> Sequence[str]:
         size = 1
-        # Where candidates are compiled, or run in processes of their own, none is that fast.
+        # Candidates that are compiled, or run in separate processes, are never that fast.
         if shares_prefixes(study.parts.device):
             latency = study.tracker.read_study(run).baseline["latency_ms"] / 1000
             seconds = latency * len(study.subject.samples)
@@ -136,7 +136,7 @@ def _in_jobs(launch: JobLaunch, study: Study) -> Launch:
 
 
 def _yaml(config: DictConfig, given: Given | None) -> str:
-    """Return the config for the record, with what describes the objects that were given."""
+    """Return the config for the record, with the settings of the given objects."""
     names = (*GROUPS, "precisions", "constraint", "gate", "objectives", "study", "tracking")
     objects = {group: settings(part) for group, part in (given or {}).items() if group in names}
     wanted = {name: objects.get(name, config[name]) for name in names}

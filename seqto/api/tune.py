@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pandas
 
 MLFLOW = "mlflow"
-"""MLflow, as it is set up in the process."""
+"""MLflow as this process has set it up."""
 
 
 def tune(
@@ -56,18 +56,17 @@ def tune(
 ) -> Result:
     """Find which layers of a model to leave in higher precision.
 
-    The same study as `seqto -m` runs: a study that was typed and one that was called with the same
-    words have the same key and resume each other. A wrong value raises the error that the command
-    line prints.
+    This runs the same study as `seqto -m`: with the same settings, both have the same key and
+    resume each other. A wrong value raises the error that the command line prints.
 
     Args:
         model: The path of an ONNX file, its bytes, an `onnx.ModelProto`, or a name such as
             `"resnet50"` of the config group `model`.
         samples: What to calibrate and to evaluate on: an array, a dict of arrays by input name, an
             iterable of samples, batches or (sample, label) pairs such as a torch DataLoader, the
-            path of a folder of images or of a .npz file. Where there are 400 or more, 100 calibrate
-            and 300 others evaluate. None: the dataset that `overrides` choose, by default that of
-            the embedded model.
+            path of a folder of images or of a .npz file. Of 400 or more samples, 100 are used to
+            calibrate and 300 others to evaluate. None: the dataset that `overrides` choose, by
+            default that of the embedded model.
         labels: The class index of each sample, for arrays.
         preprocess: How images become inputs, by name: `"imagenet"`, `"efficientnet_lite"`, ...
         device: What candidates run on: a name such as `"cpu"`, or a `seqto.protocols.Device`.
@@ -77,23 +76,23 @@ def tune(
         search: Which candidates are tried: a name such as `"budget"`, or a `Search`.
         metric: What accuracy loss means: a name, a `Metric`, or a function of the float model's
             outputs and the candidate's that returns a loss in [0, 1].
-        precisions: What a layer may be in, such as `["int4", "int8", "float16", "float32"]`.
+        precisions: The precisions to choose from, such as `["int4", "int8", "float16", "float32"]`.
         objectives: What the front trades off, such as `["accuracy_loss", "latency_ms"]`.
-        evaluations: How many candidates are evaluated in full, at the most.
+        evaluations: At most how many candidates are evaluated in full.
         max_accuracy_loss: The most loss that you accept; the answer is then the smallest model that
             meets it.
         max_size_ratio: The largest share of the original file's size that you accept.
         max_latency_ms: The longest inference that you accept, in milliseconds.
-        calibration_size: How many samples calibrate.
-        evaluation_size: How many samples evaluate.
-        name: What MLflow and the registry call the model; by default the name of its file or graph.
+        calibration_size: How many samples to calibrate on.
+        evaluation_size: How many samples to evaluate on.
+        name: The model's name in MLflow and its registry; by default that of its file or graph.
         overrides: Words of the command line for any other config key, such as
             `["sensitivity.samples=64"]`.
-        tracking: Where results are recorded. By default MLflow as it is set up in this process: its
-            tracking URI and experiment, below the active run if there is one. Another URI, a
-            `seqto.protocols.Tracker`, or None: nowhere, and no store is needed.
+        tracking: Where results are recorded. By default MLflow as this process has set it up: its
+            tracking URI and experiment, nested in the active run if there is one. Or another URI, a
+            `seqto.protocols.Tracker`, or None to record nothing.
         progress: Whether a progress bar is shown.
-        **unknown: Nothing else: a misspelt keyword is refused, with the nearest that there is.
+        **unknown: No other keyword is accepted; the error suggests the nearest one.
 
     Returns:
         The front, the recommended candidates and all others.
@@ -169,16 +168,15 @@ def rank(
         device: As for `tune`.
         quantization: As for `tune`.
         sensitivity: As for `tune`.
-        precisions: What a layer may be in; the frame has the bytes of each.
+        precisions: The precisions to choose from; the frame has the bytes of each.
         calibration_size: As for `tune`.
         evaluation_size: As for `tune`.
         overrides: As for `tune`.
         **unknown: Nothing else.
 
     Returns:
-        One row per layer, the most hurt first: `layer`, `op_type`, `weight_bytes`, `score`, the
-        harm that each precision is predicted to do (`cost_int8`, ...) and the bytes it takes
-        (`bytes_int8`, ...).
+        One row per layer, the most sensitive first: `layer`, `op_type`, `weight_bytes`, `score`,
+        the predicted harm of each precision (`cost_int8`, ...) and its bytes (`bytes_int8`, ...).
 
     Example:
         >>> import seqto
@@ -236,8 +234,8 @@ def quantize(
         model: As for `tune`.
         samples: As for `tune`.
         excluded: The layers to leave in float32, by name; the others are int8.
-        precisions: The precision of layers by their names, as `TunedCandidate.precisions` has it,
-            or lists of layers by precision, such as `{"float16": ["conv1"]}`; the others are int8.
+        precisions: A precision for each layer name, like `TunedCandidate.precisions`, or a list of
+            layers for each precision, such as `{"float16": ["conv1"]}`; other layers are int8.
         labels: As for `tune`.
         preprocess: As for `tune`.
         device: As for `tune`.
@@ -251,7 +249,7 @@ def quantize(
         **unknown: Nothing else.
 
     Returns:
-        The candidate with what it scored, and its model.
+        The candidate with its figures and its model.
 
     Example:
         >>> import seqto
@@ -289,11 +287,10 @@ def load_study(run_id: str, tracking: str = MLFLOW) -> Result:
 
     Args:
         run_id: The id of the study's MLflow run.
-        tracking: The URI of the MLflow that has it; by default as it is set up in this process.
+        tracking: The URI of the MLflow that has it; by default the one set up in this process.
 
     Returns:
-        As `tune` returned it. The models of the front's members are those that MLflow holds; the
-        others are not stored.
+        The same result as `tune` returned. MLflow holds only the models of the front's members.
 
     Example:
         >>> import seqto
@@ -314,8 +311,8 @@ def load_study(run_id: str, tracking: str = MLFLOW) -> Result:
     def download(trial: Trial) -> Model:
         if trial.id not in stored:
             raise StudyError(
-                f"MLflow holds the models of the front's members only, and candidate {trial.index} "
-                "is none: build it with seqto.quantize(..., precisions=candidate.precisions)."
+                f"MLflow holds only the models of the front's members, and candidate {trial.index} "
+                "is not one: build it with seqto.quantize(..., precisions=candidate.precisions)."
             )
         return RegistryModel(uri=f"runs:/{trial.id}/model", tracking_uri=tracker.store).load()
 
@@ -324,7 +321,7 @@ def load_study(run_id: str, tracking: str = MLFLOW) -> Result:
 
 
 def _tracker(tracking: str | Tracker | None, call: Call) -> Tracker | None:
-    """Return where results are recorded; None where the words say so."""
+    """Return where results are recorded; None if the overrides choose the tracker."""
     if tracking is None:
         return MemoryTracker(keeps_models=False)
     if not isinstance(tracking, str):
@@ -349,7 +346,7 @@ def _context(call: Call, tracker: Tracker | None) -> Context:
 
 
 def _by_precision(precisions: Mapping[str, Any], quantizer: Quantizer) -> Mapping[str, Any]:
-    """Return lists of layers by precision, also of precisions by layer."""
+    """Return lists of layers by precision, from either form of `precisions`."""
     if set(precisions) <= set(quantizer.precisions):
         return precisions
     groups: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""The Hydra entry: the only room that builds objects from config."""
+"""The commands: what a user types."""
 
 import os
 import signal
@@ -14,17 +14,17 @@ _HYDRA_INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchp
 
 
 def main() -> None:
-    """Run what the command line asks for; bad input gets one line and exit code 1."""
-    # Hydra then lets exceptions through, instead of printing parts of their tracebacks.
+    """Run the command line; bad input prints one line and exits with code 1."""
+    # Makes Hydra raise exceptions instead of printing parts of their tracebacks.
     os.environ["HYDRA_FULL_ERROR"] = "1"
-    # A polite kill ends a study as Ctrl-C does: nothing is left that looks as if it still ran.
+    # SIGTERM ends a study like Ctrl-C, so that nothing is left marked as running.
     signal.signal(signal.SIGTERM, _terminate)
 
     try:
         if not _told(sys.argv[1:]):
             from seqto.cli.entry import entry
 
-            # Hydra takes no further words behind a flag.
+            # Hydra accepts no further words after a flag.
             sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word in ("-m", "--multirun"))
             _check_options(sys.argv[1:])
             entry()
@@ -36,9 +36,9 @@ def main() -> None:
 
 
 def _told(words: list[str]) -> bool:
-    """Print what --help, --version or --info asks for, and return whether one does.
+    """Handle --help, --version and --info; return whether one of them was given.
 
-    Hydra has an --info of its own, which is told apart by what follows.
+    Hydra's own --info is recognised by the word that follows it.
     """
     if {"-h", "--help"} & set(words):
         from seqto.cli.manual import page
@@ -57,7 +57,7 @@ def _told(words: list[str]) -> bool:
 
 
 def _check_options(words: list[str]) -> None:
-    """Raise where Hydra does not know an option: it would print its own usage."""
+    """Raise if Hydra does not know an option, because it would print its own usage."""
     from hydra._internal.utils import get_args_parser
 
     parser = get_args_parser()

@@ -1,4 +1,4 @@
-"""One candidate from config: as a study's job, or on its own."""
+"""Candidates from a config: as a study's job, or a single one."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -39,10 +39,10 @@ def run_study_job(config: DictConfig) -> list[str]:
 
 
 def run_single(config: DictConfig) -> None:
-    """Measure one candidate, save its model, and say where."""
+    """Measure one candidate, save its model, and print where."""
     from seqto.report.wording import in_words
 
-    # Wrong values are told before anything is fetched, also those that only a study uses.
+    # Report wrong values before anything is fetched, also those that only a study uses.
     build_settings(config, 1)
     contact_tracker(config)
     fetch_model(config)
@@ -57,7 +57,7 @@ def run_single(config: DictConfig) -> None:
 
 
 def chosen_candidate(config: DictConfig, context: Context) -> Candidate:
-    """Return the candidate that `candidate.*` chooses; fully quantized if nothing does."""
+    """Return the candidate that `candidate.*` chooses; by default it is fully quantized."""
     chosen = _chosen(config.candidate, context)
     return checked(chosen, config.candidate.scheme, context.parts, context.subject)
 

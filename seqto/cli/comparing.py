@@ -1,4 +1,4 @@
-"""`python -m seqto.compare`: studies that MLflow holds, side by side."""
+"""`python -m seqto.compare`: studies from MLflow, side by side."""
 
 import argparse
 import json
@@ -24,11 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def compare_runs(runs: Sequence[str], uri: str | None, folder: Path) -> None:
     """Compare the studies of these runs: in the terminal, and as a page in the folder."""
-    # MLflow takes seconds to import, and --help needs none of it.
+    # MLflow takes seconds to import, and --help does not need it.
     from seqto.tracking.mlflow import open_existing
 
     if len(set(runs)) < 2:
-        raise ConfigError("a comparison needs the runs of two different studies, or of more.")
+        raise ConfigError("a comparison needs the runs of two or more different studies.")
     tracker = open_existing(uri)
     reports = []
     for run in dict.fromkeys(runs):
@@ -60,7 +60,7 @@ def _show(folder: Path, reports: Sequence[Report]) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m seqto.compare",
-        description="Set studies side by side: other devices, quantizations or models.",
+        description="Compare studies of different devices, quantizations or models side by side.",
     )
     parser.add_argument("runs", metavar="RUN", nargs="+", help="the ids of studies' MLflow runs")
     add_tracking_uri(parser)

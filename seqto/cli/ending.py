@@ -1,4 +1,4 @@
-"""How a command ends that cannot do what it was asked to."""
+"""How a command ends with an error."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from seqto.config.complaints import complain, exit_code
 
 
 def end_with(error: Exception) -> NoReturn:
-    """End the program with this error's line and exit code, or its traceback if wanted."""
+    """End the program with this error's line and exit code; with SEQTO_DEBUG, raise it."""
     if os.environ.get("SEQTO_DEBUG"):
         raise error
     print(f"seqto: error: {complain(error)}", file=sys.stderr)

@@ -19,16 +19,16 @@ from seqto.errors import ConfigError, StudyError
 
 @dataclass(frozen=True)
 class JobFailure:
-    """Why a study's job could not even record failed trials, in words: errors may not pickle."""
+    """Why a study's job could not even record failed trials; errors may not be picklable."""
 
     reason: str
 
 
 def job(config: DictConfig) -> list[str] | JobFailure | None:
-    """Run candidates of a study if its run is given, else one on its own."""
+    """Run candidates of a study if its run is given, otherwise a single candidate."""
     from seqto.cli.candidate_command import run_single, run_study_job
 
-    # Whatever is raised in here, Hydra adds lines of its own to.
+    # Hydra would add its own lines to whatever is raised in here.
     try:
         check_shapes(config)
     except ConfigError as error:
@@ -45,8 +45,8 @@ def job(config: DictConfig) -> list[str] | JobFailure | None:
 
 
 def _end(error: Exception) -> NoReturn:
-    """End the command of one candidate, and leave no folder that only Hydra wrote to."""
-    # Of a candidate that was begun and failed, MLflow has a run: its log may tell more.
+    """End the command of one candidate; remove its folder if only Hydra wrote to it."""
+    # A StudyError means that a trial ran and failed: keep its log.
     if not isinstance(error, StudyError):
         hydra_config = HydraConfig.get()
         names = [f"{hydra_config.job.name}.log", str(hydra_config.output_subdir)]
@@ -55,7 +55,7 @@ def _end(error: Exception) -> NoReturn:
 
 
 def entry() -> None:
-    """Compose the config from the command line, then run a job, or with -m the sweeper."""
+    """Compose the config from the command line, then run a job, or the sweeper with -m."""
     register_sweeper()
-    # Not as a decorator: launchers pickle `job` by reference, so that name has to be the job.
+    # Not as a decorator: launchers pickle `job` by reference, so the name must be the plain job.
     hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(job)()

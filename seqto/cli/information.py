@@ -1,4 +1,4 @@
-"""What --info prints: what there is to quantize with and to run on, and where things are kept."""
+"""What --info prints: installed packages, devices, and where things are kept."""
 
 import os
 import platform
@@ -20,17 +20,17 @@ PACKAGES = {
     "datasets": "pip install 'seqto[hf]'",
     "hydra-joblib-launcher": "pip install 'seqto[joblib]'",
 }
-"""What seqto stands on, and how to get what is optional."""
+"""The packages that seqto uses, and how to install the optional ones."""
 
 
 def print_information() -> None:
-    """Print one fact a line."""
+    """Print one fact per line."""
     for name, fact in facts().items():
         print(f"{name + ':':<23}{fact}".rstrip())
 
 
 def facts() -> dict[str, str]:
-    """Return what a report of a problem should say, by name."""
+    """Return the facts that a bug report should include, by name."""
     from seqto.devices.onnxruntime import cpu_name
 
     workspace = Workspace.default()
@@ -92,7 +92,7 @@ def _tracking() -> str:
     uri = os.environ.get("MLFLOW_TRACKING_URI")
     if uri:
         return f"{uri} (MLFLOW_TRACKING_URI)"
-    # As MLflow decides itself, which takes seconds to import.
+    # The same rule as MLflow's, which takes seconds to import.
     old = any(Path("mlruns").glob("*/meta.yaml"))
     store = (
         f"file://{Path('mlruns').resolve()}" if old else f"sqlite:///{Path('mlflow.db').resolve()}"

@@ -1,4 +1,4 @@
-"""What Hydra has written of a command before its work could begin."""
+"""Removes what Hydra wrote for a command that failed before its work began."""
 
 import contextlib
 import shutil
@@ -7,12 +7,12 @@ from pathlib import Path
 
 
 def discard(folder: Path, names: Collection[str]) -> None:
-    """Remove these from the folder, and it with its empty parents, where it has nothing else."""
+    """Remove the folder and its empty parents if it holds nothing but these names."""
     folder = folder.absolute()
     if not folder.is_dir() or {each.name for each in folder.iterdir()} - set(names):
         return
     here = Path.cwd()
-    # The folder that the command is run in is not its own.
+    # Never remove the folder that the command runs in.
     if folder == here or folder in here.parents:
         return
     for name in names:
@@ -21,7 +21,7 @@ def discard(folder: Path, names: Collection[str]) -> None:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
-    # Not empty: there are the results of other commands.
+    # A parent that is not empty has the results of other commands.
     with contextlib.suppress(OSError):
         folder.rmdir()
         for parent in folder.parents:

@@ -1,4 +1,4 @@
-"""What --help prints: a manual page, made of the comments in conf/ so that it cannot go stale."""
+"""What --help prints: a manual page made from the comments in conf/, so it cannot go stale."""
 
 import re
 import textwrap
@@ -47,10 +47,10 @@ EXAMPLES
     seqto model=local model.path=my.onnx dataset=images dataset.path=photos -m
         A study of your own model and images.
     seqto model=resnet50 dataset.path=photos constraint.max_accuracy_loss=0.01 -m
-        One of the paper's models: the smallest that differs on at most 1 % of the photos.
+        One of the paper's models: the smallest version that differs on at most 1 % of the photos.
     seqto model=local model.path=my.onnx dataset=npz dataset.path=samples.npz \\
           gate.max_accuracy_loss=0.01 gate.min_size_reduction=0.6 -m
-        A study in a pipeline: exit code 3 where the front does not meet the gate.
+        A study in a pipeline: exit code 3 if the front does not meet the gate.
     seqto candidate.from_run=<run id>
         One candidate that a study found, built again and saved.
 
@@ -61,28 +61,28 @@ EXIT STATUS
     130  interrupted: the same command goes on where it stopped
 
 ENVIRONMENT
-    MLFLOW_TRACKING_URI   where results are recorded, unless tracking.uri says so
+    MLFLOW_TRACKING_URI   where results are recorded, unless tracking.uri is set
     SEQTO_CACHE           the folder of fetched models, ranges, compiled candidates
-    SEQTO_DEBUG           1: tracebacks in place of one line
-    HF_ENDPOINT           where models are fetched from; HF_HUB_OFFLINE=1: from nowhere
+    SEQTO_DEBUG           1: full tracebacks instead of one line
+    HF_ENDPOINT           where models are fetched from; HF_HUB_OFFLINE=1: never fetch
     TVM_NDK_CC            Android's compiler, for device=mali
 
 FILES
-    mlflow.db             MLflow's store in this folder, if nothing else is said
+    mlflow.db             MLflow's store in this folder, unless set otherwise
     multirun/             pictures and reports of studies, by date and time
-    outputs/              the models of single candidates, likewise
+    outputs/              the models of single candidates, by date and time
     {conf}
                           the files behind groups and keys
 
 SEE ALSO
     seqto --cfg job       the composed config of a command
-    seqto --hydra-help    what Hydra can do besides: other launchers, tab completion\
+    seqto --hydra-help    Hydra's own features: other launchers, tab completion\
 """
 
 
 @dataclass(frozen=True)
 class Key:
-    """A key of a config with its value there, and what its comment says."""
+    """A key of a config, with its value and its comment."""
 
     name: str
     value: str
@@ -90,7 +90,7 @@ class Key:
 
 
 def page(words: Sequence[str] = ()) -> str:
-    """Return the manual page; where choices are given, the keys of these."""
+    """Return the manual page, or the keys of the given choices."""
     chosen = [word for word in words if not word.startswith("-")]
     if chosen:
         return "\n\n".join(_choice(word) for word in chosen)
@@ -98,7 +98,7 @@ def page(words: Sequence[str] = ()) -> str:
 
 
 def described_keys(path: Path) -> Iterator[Key]:
-    """Yield the keys of a config file that have a value, with the names of those they are in."""
+    """Yield the keys of a config file that have a value, with their full names."""
     inside: list[tuple[int, str]] = []
     for line in path.read_text().splitlines():
         found = _LINE.match(line)
@@ -114,7 +114,7 @@ def described_keys(path: Path) -> Iterator[Key]:
 
 
 def summary(path: Path) -> str:
-    """Return what a config is for: the comment at its beginning."""
+    """Return the comment at the beginning of a config, which says what it is for."""
     lines = path.read_text().splitlines()
     first = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))
     return " ".join(line.removeprefix("#").strip() for line in lines[:first])
@@ -127,8 +127,8 @@ def _choice(word: str) -> str:
     path = CONF / group / f"{choice}.yaml"
     if word not in known:
         raise ConfigError(
-            f"{word!r}{nearest(word, known)} is no choice of a group. Say --help alone for all, or "
-            "with one, such as --help device=cpu."
+            f"{word!r}{nearest(word, known)} is no choice of a group. Use --help alone for all, or "
+            "with a choice, such as --help device=cpu."
         )
     title = "\n".join(textwrap.wrap(f"{word}: {summary(path)}", WIDTH))
     return f"{title}\n\n{_keys(path, f'{group}.')}"
@@ -138,7 +138,7 @@ def _groups() -> str:
     lines = (CONF / "config.yaml").read_text().splitlines()
     found = [match for match in map(_DEFAULT.match, lines) if match]
     parts = []
-    # The model stands last there, and comes first to mind.
+    # The model is last in the file, but readers look for it first.
     for match in sorted(found, key=lambda match: match["name"] != "model"):
         group, default = match["name"], match["value"]
         parts.append(f"    {group}=  {match['words']}; by default {default}")
@@ -157,7 +157,7 @@ def _keys(path: Path, prefix: str) -> str:
 
 
 def _entry(name: str, words: str, indent: int, column: int) -> str:
-    """Return a name and what it is for, in two columns."""
+    """Return a name and its description in two columns."""
     label = " " * indent + name
     lines = textwrap.wrap(words, WIDTH - column) or [""]
     if len(label) + 2 > column:

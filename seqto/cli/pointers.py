@@ -1,4 +1,4 @@
-"""Where a run prints, and its last lines: where to look."""
+"""The console, and the last lines of a command: where to look."""
 
 import os
 import sys
@@ -24,13 +24,13 @@ def stdout_console() -> Console:
 
 
 def where_to_look(tracker: Tracker, run: str) -> dict[str, str]:
-    """Return the run's page, after the command that serves it where one is needed."""
+    """Return the run's page, preceded by the command that serves it if one is needed."""
     address = tracker.address(run)
     return ({"serve": address.command} if address.command else {}) | {"open": address.url}
 
 
 def print_lines(console: Console, lines: Mapping[str, str]) -> None:
-    """Print labelled lines, each whole, so that it can be copied."""
+    """Print labelled lines without wrapping, so that they can be copied."""
     for label, text in lines.items():
         console.print(
             f"{label + ':':<9}{shortened(text)}", soft_wrap=True, highlight=False, markup=False
@@ -38,6 +38,6 @@ def print_lines(console: Console, lines: Mapping[str, str]) -> None:
 
 
 def shortened(text: str) -> str:
-    """Return a path below this folder as a relative one, and anything else as it is."""
+    """Return a path below this folder as a relative path, and anything else unchanged."""
     here = f"{Path.cwd()}/"
     return text.removeprefix(here)

@@ -28,7 +28,7 @@ SHORT = {
     **{f"max_{name}": f"constraint.max_{name}" for name in limited()},
     "tolerance": "promote.tolerance",
 }
-"""Config keys that are so common here that their last word will do."""
+"""Short names for the config keys that are common here."""
 
 HELP = """\
 NAME
@@ -40,20 +40,20 @@ SYNOPSIS
 
 DESCRIPTION
     Takes the best version of the registered model seqto-<model>-<device>-<quantization> that meets
-    the limits: the smallest, or with a limit on size alone the least lossy; without limits the one
-    with the alias `balanced`. It and the present champion are measured now, on the same evaluation
-    data and device: what their studies noted is not trusted. The alias `champion` moves only if
-    the version is better in one objective and no worse in the others beyond the tolerance. The old
-    champion gets the alias `previous`. Who, when, why and the figures of both are recorded as tags
-    of the version (seqto.promoted*) and in its description.
+    the limits: the smallest, or with only a limit on size the least lossy; without limits the one
+    with the alias `balanced`. It and the present champion are measured again on the same evaluation
+    data and device; the figures of their studies are not trusted. The alias `champion` moves only
+    if the version is better in one objective, and in the others worse by no more than the
+    tolerance. The old champion gets the alias `previous`. Who, when, why and the figures of both
+    are recorded as tags of the version (seqto.promoted*) and in its description.
 
     rollback brings `previous` back. A version that was rolled back is not promoted again.
 
 WORDS
     model= device= dataset= ...   the groups and keys of a study, see python -m seqto --help
 {limits}
-    tolerance=0.01                how much worse it may be where it is not better: 0.01 is a point
-                                  of loss, 1 % of the float model's size or latency; 0 by default
+    tolerance=0.01                how much worse it may be in other objectives: 0.01 is a point of
+                                  loss, or 1 % of the float model's size or latency; 0 by default
     objectives=[...]              what has to be better: accuracy_loss and size_bytes by default
     --dry-run                     show the decision and change nothing
 
@@ -64,7 +64,7 @@ EXAMPLES
     python -m seqto.promote rollback
 
 EXIT STATUS
-    0  promoted, or the champion already
+    0  promoted, or already the champion
     1  bad input, or nothing that can be measured
     3  no version meets the limits
     4  the version is not better than the champion"""
@@ -72,7 +72,7 @@ EXIT STATUS
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Complain as the rest of seqto does."""
+        """Report errors like the rest of seqto."""
         raise ConfigError(f"{message}. See python -m seqto.promote --help.")
 
 
@@ -127,7 +127,7 @@ def _full(word: str) -> str:
 
 def _versions(config: DictConfig) -> "MlflowVersions":
     """Return the registered model that this config names."""
-    # mlflow takes more than a second to import, which bad input need not wait for.
+    # MLflow takes more than a second to import, and bad input should fail at once.
     from seqto.tracking.mlflow import MlflowTracker
     from seqto.tracking.versions import MlflowVersions
 
@@ -178,13 +178,13 @@ def _record(registered: "MlflowVersions", decision: Decision, bench: Bench) -> N
     if champion is not None:
         figures[f"{champion}"] = dict(bench.measured[champion.number].metrics)
         aliases = {PREVIOUS: champion, **aliases}
-    # First, so that no champion is without its reason.
+    # The note comes first, so that every champion has its reason.
     registered.note(challenger, "promoted", decision.why, figures)
     registered.move(aliases)
 
 
 def _show(console: Console, name: str, decision: Decision, bench: Bench) -> None:
-    """Print what was measured, and where it was measured on other data before."""
+    """Print what was measured, and note if the study measured it on other data."""
     console.print(f"[bold]{name}[/]", highlight=False)
     roles = {"present": decision.champion, "version": decision.challenger}
     for label, version in roles.items():

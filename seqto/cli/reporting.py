@@ -1,4 +1,4 @@
-"""`python -m seqto.report`: a study's files, made again from what MLflow holds."""
+"""`python -m seqto.report`: a study's files, written again from MLflow."""
 
 import argparse
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def write_again(run: str, uri: str | None, folder: Path, log: bool) -> None:
-    """Write the report and the pictures of this study, and log them to it if wanted."""
-    # MLflow takes seconds to import, and --help needs none of it.
+    """Write the study's report and pictures, and log them to its run if `log`."""
+    # MLflow takes seconds to import, and --help does not need it.
     from seqto.api.held import held_study
     from seqto.tracking.mlflow import open_existing
 
@@ -36,7 +36,7 @@ def write_again(run: str, uri: str | None, folder: Path, log: bool) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m seqto.report",
-        description="Make a study's report.html, report.json and pictures again, from MLflow.",
+        description="Write a study's report.html, report.json and pictures again, from MLflow.",
     )
     parser.add_argument("run", metavar="RUN", help="the id of the study's MLflow run")
     add_tracking_uri(parser)
@@ -46,16 +46,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def add_tracking_uri(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says which MLflow is read."""
+    """Add the option for which MLflow to read."""
     parser.add_argument(
         "--tracking-uri",
         metavar="URI",
-        help="the MLflow that has it (default: MLFLOW_TRACKING_URI, else mlflow.db here)",
+        help="the MLflow to read (default: MLFLOW_TRACKING_URI, else mlflow.db here)",
     )
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says where files are written."""
+    """Add the option for where to write files."""
     parser.add_argument(
         "--output",
         metavar="FOLDER",

@@ -1,4 +1,4 @@
-"""A study from the command line, and what a person sees of it in the terminal."""
+"""A study from the command line, and its output in the terminal."""
 
 import re
 import shlex
@@ -26,9 +26,9 @@ from seqto.types import Trial
 def run_study_of(
     config: DictConfig, launch: JobLaunch | None, folder: Path, overrides: Sequence[str]
 ) -> None:
-    """Run the study that this config, made by these overrides, describes; print its answer.
+    """Run the study of this config, which these overrides gave, and print its answer.
 
-    Without a launcher its candidates are measured by processes of this machine.
+    Without a launcher, processes on this machine measure its candidates.
     """
     console = stdout_console()
     check_shapes(config)
@@ -75,7 +75,7 @@ def command_line() -> str:
     program, *words = sys.argv
     name = Path(program).name
     command = "python -m seqto" if name == "__main__.py" else name
-    # MLflow keeps it, and shows it to whoever may look.
+    # MLflow stores it, and shows it to all its users.
     return re.sub(r"(://)[^/@\s]+@", r"\1***@", f"{command} {shlex.join(words)}")
 
 
@@ -95,7 +95,7 @@ def _conclude(console: Console, finished: Finished, folder: Path) -> None:
 
 
 def _answer(console: Console, finished: Finished) -> None:
-    """Say which candidate meets the constraint and the gate; raise where none does."""
+    """Print which candidate meets the constraint and the gate; raise if none does."""
     study, outcome = finished.study, finished.outcome
     settings = study.settings
     questions: list[tuple[str, str, Any, Sequence[Trial]]] = [

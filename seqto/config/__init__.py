@@ -1,1 +1,1 @@
-"""From words to objects: configs are composed here, and parts built from them."""
+"""From words to objects: composes configs, and builds parts from them."""

@@ -17,12 +17,12 @@ from seqto.study.settings import StudySettings
 from seqto.workspace import Workspace
 
 Given = Mapping[str, Any]
-"""Objects that stand in for what the config names, by config group."""
+"""Objects to use instead of what the config names, by config group."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """What the candidates of one study share in a process."""
+    """What all candidates of a study share within a process."""
 
     parts: Parts
     subject: Subject
@@ -34,17 +34,17 @@ _last: tuple[str, Context] | None = None
 
 
 def build_context(config: DictConfig, given: Given | None = None) -> Context:
-    """Return what this config describes; nothing is calibrated where its study has done so."""
+    """Build what this config describes; a job of a study uses the ranges of its study."""
     tracker = build_tracker(config, given)
     parts = build_parts(config, given)
     workspace = Workspace.default()
-    # A job on another machine has not calibrated, but its study has.
+    # A job on another machine need not calibrate again.
     ranges = tracker.read_document(config.study.run, RANGES) if config.study.run else None
     return Context(parts, prepare_subject(parts, workspace, ranges), tracker, workspace)
 
 
 def context_of_job(config: DictConfig) -> Context:
-    """Return what a study's job works with; the same again for the next job in this process."""
+    """Return the context of a study's job; the next job in this process reuses it."""
     global _last
     keys = (*GROUPS, "precisions", "constraint", "tracking")
     key = json.dumps({name: _plain(config, name) for name in keys}, sort_keys=True)
@@ -54,7 +54,7 @@ def context_of_job(config: DictConfig) -> Context:
 
 
 def build_settings(config: DictConfig, batch: int) -> StudySettings:
-    """Return the study's settings; `batch` is used where the config leaves it open."""
+    """Return the study's settings; `batch` is the default where the config has null."""
     study = _plain(config, "study")
     del study["run"], study["assignments"]
     return StudySettings(
@@ -74,9 +74,9 @@ def build_parts(config: DictConfig, given: Given | None = None) -> Parts:
 
 
 def build_part(config: DictConfig, group: str, given: Given | None = None, **content: Any) -> Any:
-    """Return the object of one config group: the one that was given, else what the config names.
+    """Return the object of one config group: the given one, or what the config names.
 
-    `content` are arguments of it that no config can hold.
+    `content` holds arguments that a config cannot express.
     """
     if given is not None and group in given:
         return given[group]
@@ -90,14 +90,14 @@ def build_tracker(config: DictConfig, given: Given | None = None) -> Tracker:
 
 
 def contact_tracker(config: DictConfig, given: Given | None = None) -> None:
-    """Raise where a server is to record the results, but does not answer."""
+    """Raise if results go to a server that does not answer."""
     tracker = build_tracker(config, given)
     if isinstance(tracker, Served):
         tracker.check_answers()
 
 
 def fetch_model(config: DictConfig, given: Given | None = None) -> None:
-    """Fetch the model where its source has to; a local or embedded one is there already."""
+    """Fetch the model, unless it is local or embedded."""
     source: ModelSource = build_part(config, "model", given)
     if isinstance(source, Fetched):
         source.fetch()

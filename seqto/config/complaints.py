@@ -20,11 +20,11 @@ _SETTINGS = {
     "StudySettings": "study",
     "Rules": "promote",
 }
-"""Where the values of classes come from that no group makes."""
+"""The config keys behind classes that belong to no config group."""
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code that this error stands for."""
+    """Return the exit code for this error."""
     codes = [each.exit_code for each in _causes(error) if isinstance(each, SeqtoError)]
     return codes[0] if codes else 1
 
@@ -59,7 +59,7 @@ def complain(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def complaints() -> Iterator[None]:
-    """Raise what is wrong with words or values as an error that says what the command line says."""
+    """Turn errors of Hydra and pydantic into a SeqtoError with the command line's message."""
     try:
         yield
     except (HydraException, OmegaConfBaseException, pydantic.ValidationError) as error:
@@ -79,13 +79,13 @@ def _invalid(error: pydantic.ValidationError) -> str:
 
 
 def _refused(group: str, problem: ErrorDetails) -> str:
-    """Say in words what is wrong with one value, under the key that a user types."""
+    """Say what is wrong with one value, under the key that a user types."""
     name = ".".join(map(str, problem["loc"]))
     key = name if name.partition(".")[0] in _top_keys() else f"{group}.{name}"
     given = f"{problem['input']!r}"
     if problem["type"] == "unexpected_keyword_argument":
         return f"{group} does not take {name}={given}{nearest(key, known_keys())}"
-    # What was read as text and is no number says so by itself.
+    # Drop pydantic's explanation of a failed conversion: the value shows it.
     wanted = problem["msg"].partition(", unable to ")[0]
     wanted = re.sub("^Input should be ", "has to be ", wanted)
     wanted = wanted if wanted.startswith("has to be ") else f"cannot be used: {wanted}"
@@ -93,7 +93,7 @@ def _refused(group: str, problem: ErrorDetails) -> str:
 
 
 def _share(given: object) -> str:
-    """Return a hint for a percentage, and nothing for other values."""
+    """Return a hint if the value is a percentage."""
     found = re.fullmatch(r"([0-9.]+) ?%", str(given))
     try:
         return f" (write {float(found[1]) / 100:g} for {given})" if found else ""
@@ -102,7 +102,7 @@ def _share(given: object) -> str:
 
 
 def _group_of(title: str) -> str:
-    """Return the config group whose choices are made by the class of this name."""
+    """Return the config group that this class implements."""
     if title in _SETTINGS:
         return _SETTINGS[title]
     for group in _groups():
@@ -119,7 +119,7 @@ def _top_keys() -> list[str]:
 
 def _missing(error: MissingMandatoryValue) -> str:
     key = getattr(error, "full_key", None) or str(error).rpartition(" ")[2]
-    # A published model says what it was made for.
+    # A published model says which data it needs.
     root = OmegaConf.to_container(error.parent_node._get_root()) if error.parent_node else {}
     model = root.get("model") or {} if isinstance(root, dict) else {}
     if key == "dataset.path" and model.get("needs"):
@@ -132,8 +132,8 @@ def _uncomposable(message: str) -> str:
         key = found[1].partition("@")[0]
         if owners := _choices_with(key):
             return (
-                f"{key} belongs to {' or '.join(owners)}: choose that as well, or where commas "
-                f"choose several at once write ++{key}=..."
+                f"{key} belongs to {' or '.join(owners)}: choose that as well, or if commas "
+                f"choose several at once, write ++{key}=..."
             )
         return f"there is no config key {key!r}{nearest(key, known_keys())}. See --help or conf/."
     found = re.search(r"Could not find 'model/([^']+)'", message)
@@ -156,7 +156,7 @@ def _as_model(path: str) -> str:
 
 
 def known_keys() -> list[str]:
-    """Return the keys of all configs, as they are overridden."""
+    """Return the keys of all configs, as they are written in overrides."""
     keys = {*_keys(OmegaConf.load(CONF / "config.yaml"), ""), *_groups()}
     for group in _groups():
         for path in (CONF / group).glob("*.yaml"):
@@ -165,12 +165,12 @@ def known_keys() -> list[str]:
 
 
 def known_choices(group: str) -> list[str]:
-    """Return what can be chosen from a config group."""
+    """Return the choices of a config group."""
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 
 
 def _choices_with(key: str) -> list[str]:
-    """Return the choices of the key's group that have it."""
+    """Return the choices of the key's group that have this key."""
     group = key.partition(".")[0]
     found = sorted((CONF / group).glob("*.yaml")) if group in _groups() else []
     return [

@@ -1,4 +1,4 @@
-"""The config that words describe, and the plugin that Hydra needs for it."""
+"""Composes a config from overrides, and registers the plugin that Hydra needs for it."""
 
 import contextlib
 import sys
@@ -35,7 +35,7 @@ def _apart() -> Iterator[None]:
 
 
 def register_sweeper() -> None:
-    """Make the sweeper known to Hydra, which finds it by itself only in a wheel."""
+    """Register the sweeper, because Hydra finds it by itself only in a wheel."""
     try:
         from hydra_plugins.seqto_sweeper.sweeper import SeqtoSweeper
     except ModuleNotFoundError:

@@ -1,4 +1,4 @@
-"""Where the configs and the Hydra plugin are: in a wheel inside the package, else beside it."""
+"""The folders of configs and the Hydra plugin; a wheel has the configs inside the package."""
 
 from pathlib import Path
 

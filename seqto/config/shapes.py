@@ -1,4 +1,4 @@
-"""Which keys of the config are lists and which have keys of their own."""
+"""Checks which config keys are lists, and which have subkeys."""
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
@@ -7,7 +7,7 @@ from seqto.errors import ConfigError
 
 
 def check_shapes(config: DictConfig) -> None:
-    """Raise where a list or a group of keys was overridden by something else."""
+    """Raise if a list or a group of keys was overridden by something else."""
     defaults = OmegaConf.load(CONF / "config.yaml")
     assert isinstance(defaults, DictConfig)
     for name in defaults:
@@ -21,7 +21,7 @@ def _check(name: str, given: object, default: object) -> None:
         raise ConfigError(f"{name}={given} has to be a list of names, such as '{name}=[{names}]'.")
     if isinstance(default, DictConfig) and not isinstance(given, DictConfig):
         keys = ", ".join(f"{name}.{key}=..." for key in map(str, default))
-        raise ConfigError(f"{name}={given} is no value: {name} has keys, set one of {keys}")
+        raise ConfigError(f"{name}={given} cannot be set: {name} has keys, set one of {keys}")
 
 
 def _is_names(given: object) -> bool:

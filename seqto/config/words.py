@@ -16,7 +16,7 @@ def word(key: str, value: Any) -> str:
 
 
 def written(value: Any) -> str:
-    """Return a value as Hydra reads it: a name that has special characters is quoted."""
+    """Return a value in Hydra's syntax; names with special characters are quoted."""
     if value is None:
         return "null"
     if isinstance(value, bool):

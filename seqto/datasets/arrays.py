@@ -1,4 +1,4 @@
-"""Samples from a file of NumPy arrays, one array a model input."""
+"""Samples from a file of NumPy arrays, one array per model input."""
 
 import hashlib
 import zipfile
@@ -19,10 +19,10 @@ from seqto.types import Arrays, Splits, TensorSpec
 
 @dataclass(config=ConfigDict(extra="forbid"), kw_only=True)
 class ArrayFile:
-    """The arrays of a .npz file by the names of the model's inputs, and labels if it has any.
+    """A .npz file with one array per model input, by its name, and optionally labels.
 
-    A file with one array feeds a model with one input, whatever the two are called. Samples are
-    drawn once with the seed; without an evaluation size all that calibration leaves are taken.
+    A single array feeds a single input, whatever their names. Samples are drawn once with the seed;
+    without an evaluation size, all that calibration leaves are used.
     """
 
     path: str = field(compare=False)
@@ -63,7 +63,7 @@ def row_digest(arrays: Arrays, index: int) -> str:
 
 
 def _arrays(path: Path) -> Mapping[str, np.ndarray]:
-    """Return what the file holds."""
+    """Return the file's arrays by name."""
     if not path.is_file():
         raise DatasetError(f"{path} does not exist: set dataset.path to a .npz file.")
     try:
@@ -77,25 +77,25 @@ def _arrays(path: Path) -> Mapping[str, np.ndarray]:
 
 
 def named(found: Arrays, inputs: Sequence[TensorSpec]) -> Arrays:
-    """Return the arrays that the model takes; the only one fits the only input by any name."""
+    """Return the arrays that the model takes; a single array fits a single input by any name."""
     if len(found) == len(inputs) == 1:
         return {inputs[0].name: next(iter(found.values()))}
     wanted = {spec.name for spec in inputs}
-    # What the model does not take may stay in the file, unless something is missing.
+    # Other arrays are ignored, unless one is missing: then they help to explain the error.
     return {name: array for name, array in found.items() if name in wanted or wanted - set(found)}
 
 
 def common_length(arrays: Arrays, labels: np.ndarray | None, path: str) -> int:
-    """Return how many samples there are; raise where the arrays do not agree on that."""
+    """Return the number of samples; raise if the arrays have different lengths."""
     lengths = {name: len(array) for name, array in arrays.items()}
     if labels is not None:
         if labels.ndim != 1 or labels.dtype.kind not in "iu":
             raise DatasetError(
                 f"{path}: the labels are {labels.dtype.name}{list(labels.shape)}, but have to be "
-                "one class index a sample; dataset.labels says which array they are."
+                "one class index per sample; dataset.labels names their array."
             )
         lengths["the labels"] = len(labels)
     if len(set(lengths.values())) != 1:
         counts = ", ".join(f"{count} of {name}" for name, count in lengths.items())
-        raise DatasetError(f"{path} has {counts}: each array needs one entry a sample.")
+        raise DatasetError(f"{path} has {counts}: each array needs one entry per sample.")
     return next(iter(lengths.values()))

@@ -26,7 +26,7 @@ class DigitsDataset:
     name: str = field(default="digits", init=False)
 
     def __post_init__(self) -> None:
-        """Refuse a path: who gives one wants other data."""
+        """Refuse a path: whoever gives one means other data."""
         if self.path is not None:
             raise ConfigError(
                 f"dataset=digits is embedded and takes no dataset.path={self.path}: add "
@@ -43,7 +43,7 @@ class DigitsDataset:
         return Splits(calibration, evaluation, _fingerprint([calibration, evaluation], spec))
 
     def _drawn(self, indices: np.ndarray, option: str) -> np.ndarray:
-        """Return as many of these indices as the option asks for, in the order of the seed."""
+        """Return as many of these indices as the option asks for, shuffled with the seed."""
         size = getattr(self, option)
         if size > len(indices):
             raise DatasetError(
@@ -54,8 +54,8 @@ class DigitsDataset:
 
 
 def _samples(order: np.ndarray, input_name: str) -> Samples:
-    """Return these digits, pixels from 0 to 1."""
-    # Imported here: it takes longer than loading the digits.
+    """Return these digits, with pixels from 0 to 1."""
+    # Imported here, because the import takes longer than loading the digits.
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -65,6 +65,6 @@ def _samples(order: np.ndarray, input_name: str) -> Samples:
 
 
 def _fingerprint(splits: Sequence[Samples], spec: TensorSpec) -> str:
-    """Return a key of all that a model is fed with, and of the labels."""
+    """Return a key of everything that the model is fed with, and of the labels."""
     arrays = [array for part in splits for array in (part.inputs[spec.name], part.labels)]
     return content_key([str(spec), [sha256(np.asarray(each).tobytes()) for each in arrays]])

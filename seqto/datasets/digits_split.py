@@ -21,7 +21,7 @@ class DigitSplits(NamedTuple):
 
 def split() -> DigitSplits:
     """Return the 897 training, 100 calibration and 800 evaluation indices."""
-    # RandomState, not default_rng: NumPy guarantees that its stream never changes,
-    # and the committed network must never be evaluated on what it was trained on.
+    # RandomState, not default_rng: NumPy guarantees that its stream never changes, and the
+    # committed network must never be evaluated on its training samples.
     order = np.random.RandomState(0).permutation(SAMPLES)
     return DigitSplits(*np.split(order, [TRAINING, TRAINING + CALIBRATION]))

@@ -1,4 +1,4 @@
-"""Which samples a study uses: drawn once with a seed, no two of the same content."""
+"""Which samples a study uses: drawn once with a seed, without duplicates."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -12,14 +12,14 @@ from seqto.types import Arrays, Samples, Splits, content_key
 _log = logging.getLogger(__name__)
 
 Drawn = Mapping[str, int]
-"""Where the drawn samples are in their pool, by a digest of their content, in order."""
+"""The drawn samples' indices in their pool, in order, by a digest of their content."""
 
 
 @dataclass(frozen=True)
 class Draw:
-    """So many samples to calibrate and to evaluate on; None: all that calibration leaves.
+    """How many samples to calibrate and to evaluate on; None means all that calibration leaves.
 
-    `where` is the pool and `noun` what it holds, in words.
+    `where` names the pool in messages, and `noun` what it holds.
     """
 
     calibration: int
@@ -29,7 +29,7 @@ class Draw:
     noun: str = "samples"
 
     def of(self, total: int, digest: Callable[[int], str]) -> Drawn:
-        """Return the samples to use of a pool of so many, those to calibrate on first."""
+        """Return the samples to use from a pool of `total`, those for calibration first."""
         needed = self.calibration + (self.evaluation or 1)
         self._require(total >= needed, total, "")
         drawn: dict[str, int] = {}
@@ -64,7 +64,7 @@ class Draw:
 def split_arrays(
     inputs: Arrays, labels: np.ndarray | None, drawn: Drawn, calibration_size: int
 ) -> Splits:
-    """Return the splits of arrays that hold the drawn samples in their order."""
+    """Split arrays that hold the drawn samples in order."""
     ids = [f"sample-{index:05}" for index in drawn.values()]
 
     def part(chosen: slice) -> Samples:

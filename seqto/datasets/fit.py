@@ -9,7 +9,7 @@ from seqto.types import Arrays, TensorSpec
 
 
 def check_fits(inputs: Arrays, specs: Sequence[TensorSpec], dataset_name: str) -> None:
-    """Raise DatasetError where the model could not be fed with these arrays."""
+    """Raise DatasetError if the model cannot be fed with these arrays."""
     if set(inputs) != {spec.name for spec in specs}:
         wanted = ", ".join(map(str, specs)) or "nothing"
         raise _misfit(f"model wants {wanted}", dataset_name, ", ".join(map(repr, inputs)))
@@ -29,7 +29,7 @@ def single_input(specs: Sequence[TensorSpec], dataset_name: str) -> TensorSpec:
 
 
 def as_wanted(arrays: Arrays, specs: Sequence[TensorSpec]) -> Arrays:
-    """Return the arrays in the types of the inputs, where that changes no more than precision."""
+    """Cast the arrays to the inputs' types, if that changes no more than precision."""
     wanted = {spec.name: np.dtype(spec.dtype) for spec in specs}
     return {name: _cast(array, wanted.get(name)) for name, array in arrays.items()}
 
@@ -49,13 +49,13 @@ def fits(array: np.ndarray, spec: TensorSpec) -> bool:
     """Tell whether the array has the type, the rank and the fixed dimensions of the input."""
     if array.dtype.name != spec.dtype or array.ndim != len(spec.shape):
         return False
-    # The first axis counts samples: how many go in at once is for the device to see to.
+    # The first axis counts samples; the batch size is chosen elsewhere.
     pairs = zip(spec.shape[1:], array.shape[1:], strict=True)
     return all(wanted in (None, given) for wanted, given in pairs)
 
 
 def shown(array: np.ndarray) -> str:
-    """Return the type and shape of an array as a TensorSpec shows them."""
+    """Return an array's type and shape in the format of a TensorSpec."""
     return f"{array.dtype.name}[{', '.join(['?', *map(str, array.shape[1:])])}]"
 
 

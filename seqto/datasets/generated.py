@@ -1,4 +1,4 @@
-"""Random samples for models that there are no data for."""
+"""Random samples for models without data."""
 
 import logging
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(config=ConfigDict(extra="forbid"), kw_only=True)
 class RandomDataset:
-    """Noise in the shapes that the graph asks for: normal floats, integers from 0 below `integers`.
+    """Noise in the shapes of the model's inputs: normal floats, integers below `integers`.
 
-    Dimensions that the graph leaves free have the length `free`.
+    Dimensions that the graph leaves free get the length `free`.
     """
 
     calibration_size: PositiveInt = 32
@@ -33,7 +33,7 @@ class RandomDataset:
     name: str = field(default="random", init=False)
 
     def load(self, inputs: Sequence[TensorSpec]) -> Splits:
-        """Return the splits, each input drawn on its own."""
+        """Return the splits, with each input drawn independently."""
         _log.warning(
             "dataset=random feeds noise: sizes and latencies are real, but losses mean little. "
             "Give real samples with dataset=images, npz or hf."

@@ -1,4 +1,4 @@
-"""Samples from the `datasets` library of Hugging Face: of its hub, or of a local folder."""
+"""Samples from Hugging Face's `datasets` library: from its hub, or from a local folder."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -18,15 +18,15 @@ from seqto.errors import DatasetError
 from seqto.types import Arrays, Splits, TensorSpec
 
 _SAVED = ("state.json", "dataset_dict.json")
-"""What `save_to_disk` leaves in the folder of a dataset, or of several splits."""
+"""The files by which a folder of `save_to_disk` is recognised: one dataset, or several splits."""
 
 
 @dataclass(config=ConfigDict(extra="forbid"), kw_only=True)
 class HuggingFaceDataset:
-    """A split of a dataset: an image column through the preprocessing, or columns by input name.
+    """A split of a dataset: a preprocessed image column, or columns named like the inputs.
 
-    Samples are drawn once with the seed; without an evaluation size all that calibration leaves
-    are taken.
+    Samples are drawn once with the seed; without an evaluation size, all that calibration leaves
+    are used.
     """
 
     path: str = field(compare=False)
@@ -56,7 +56,7 @@ class HuggingFaceDataset:
         return split_arrays(arrays, self._labels(table, order), drawn, self.calibration_size)
 
     def _table(self) -> Any:
-        """Return the split as the library gives it."""
+        """Return the split as a table of the library."""
         try:
             import datasets
         except ImportError as error:
@@ -81,7 +81,7 @@ class HuggingFaceDataset:
     def _reader(
         self, table: Any, inputs: Sequence[TensorSpec]
     ) -> Callable[[Mapping[str, Any]], Arrays]:
-        """Return what makes a row of the table into a sample."""
+        """Return the function that makes a sample from a row of the table."""
         if self.image is None:
             names = [spec.name for spec in inputs]
             missing = [name for name in names if name not in table.column_names]
@@ -90,7 +90,7 @@ class HuggingFaceDataset:
             return lambda row: {name: np.asarray(row[name]) for name in names}
         column = self.image
         if column not in table.column_names:
-            hint = "dataset.image names it; null where columns are called as the model's inputs"
+            hint = "dataset.image names it; set it to null if columns are named like the inputs"
             raise self._missing(column, table, hint)
         spec = single_input(inputs, self.name)
         target = self.preprocess.target(spec)
@@ -101,13 +101,13 @@ class HuggingFaceDataset:
             return None
         if self.label not in table.column_names:
             raise self._missing(
-                self.label, table, "dataset.label names it; null where there are no labels"
+                self.label, table, "dataset.label names it; set it to null if there are no labels"
             )
         labels = np.asarray(table.select(order)[self.label])
         if labels.ndim != 1 or labels.dtype.kind not in "iu":
             raise DatasetError(
-                f"column {self.label!r} of dataset {self.path} has no class indices but "
-                f"{labels.dtype.name}: set dataset.label to another, or to null."
+                f"column {self.label!r} of dataset {self.path} has {labels.dtype.name} "
+                "values, not class indices: set dataset.label to another column, or to null."
             )
         return labels
 
@@ -136,7 +136,7 @@ class _Rows:
         return hashlib.sha256(f"{shapes}{row_digest(rows, 0)}".encode()).hexdigest()
 
     def stacked(self, order: Sequence[int], path: str) -> Arrays:
-        """Return these samples as one array an input."""
+        """Return these samples as one array per input."""
         samples = [self._known[index] for index in order]
         for name in samples[0]:
             if len({sample[name].shape for sample in samples}) > 1:

@@ -14,7 +14,7 @@ _COLUMNS = ("file", "label")
 
 @dataclass(frozen=True)
 class ImageFile:
-    """An image, called by its name relative to the dataset's folder."""
+    """An image, named by its path relative to the dataset's folder."""
 
     name: str
     path: Path
@@ -22,7 +22,7 @@ class ImageFile:
 
 
 def find_images(folder: Path, labels: str | None) -> list[ImageFile]:
-    """Return the images of a flat folder, a folder per class or a folder with a CSV, by name."""
+    """Return the images of a flat folder, one folder per class, or a CSV, sorted by name."""
     if not folder.is_dir():
         raise DatasetError(f"{folder} is no folder: set dataset.path to a folder of images.")
     table = _table(folder, labels)
@@ -36,7 +36,7 @@ def find_images(folder: Path, labels: str | None) -> list[ImageFile]:
 
 
 def _table(folder: Path, labels: str | None) -> Path | None:
-    """Return the CSV that lists the images, or None where there is none."""
+    """Return the CSV that lists the images, or None if there is none."""
     if labels is not None:
         if not (folder / labels).is_file():
             raise DatasetError(f"dataset.labels={labels} is no file in {folder}.")
@@ -49,7 +49,7 @@ def _table(folder: Path, labels: str | None) -> Path | None:
 
 
 def _of_folders(folder: Path) -> list[ImageFile]:
-    """Return the images that lie in the folder itself, or in its folders."""
+    """Return the images in the folder itself, or in its subfolders, one per class."""
     folders = sorted(each for each in _visible(folder) if each.is_dir())
     nested = [
         ImageFile(path.relative_to(folder).as_posix(), path, label)
@@ -62,28 +62,28 @@ def _of_folders(folder: Path) -> list[ImageFile]:
             f"{folder} has images both in itself and in folders ({nested[0].name!r}): "
             "keep them either flat or in one folder per class."
         )
-    # The name of a single folder tells no classes apart.
+    # A single subfolder does not distinguish classes.
     if len(folders) == 1:
         nested = [ImageFile(each.name, each.path) for each in nested]
     return flat or nested
 
 
 def _images(folder: Path) -> Iterator[Path]:
-    """Yield the image files that lie in the folder."""
+    """Yield the image files in the folder itself."""
     for path in _visible(folder):
         if path.suffix.lower() in EXTENSIONS and path.is_file():
             yield path
 
 
 def _visible(folder: Path) -> Iterator[Path]:
-    """Yield what lies in the folder, without hidden files such as macOS leaves behind."""
+    """Yield the folder's entries, without hidden files such as those that macOS leaves behind."""
     return (path for path in folder.iterdir() if not path.name.startswith("."))
 
 
 def _of_table(folder: Path, table: Path) -> list[ImageFile]:
     """Return the images that a CSV names."""
     try:
-        # Spreadsheets begin their files with a byte order mark.
+        # Spreadsheets may start a CSV with a byte order mark.
         with table.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             _require_header(reader.fieldnames or (), table)
@@ -93,7 +93,7 @@ def _of_table(folder: Path, table: Path) -> list[ImageFile]:
 
 
 def _require_header(header: Sequence[str], table: Path) -> None:
-    """Raise where the CSV does not begin with the names of its columns."""
+    """Raise if the CSV does not start with the names of its columns."""
     if not set(_COLUMNS) <= set(header):
         raise DatasetError(
             f"{table}, line 1: the header must be {','.join(_COLUMNS)}, not {','.join(header)!r}."

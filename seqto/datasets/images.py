@@ -1,4 +1,4 @@
-"""A folder of images, decoded once for all who read them."""
+"""A folder of images, decoded once for all processes."""
 
 import hashlib
 import os
@@ -24,15 +24,15 @@ from seqto.types import Samples, Splits, TensorSpec, content_key
 from seqto.workspace import Workspace, written_whole
 
 _FORMAT = 1
-"""To be raised when the same settings give other arrays."""
+"""Increase this when the same settings give other arrays."""
 
 
 @dataclass(config=ConfigDict(extra="forbid", arbitrary_types_allowed=True), kw_only=True)
 class ImageFolder:
-    """Images drawn once with the seed: first those to calibrate, then those to evaluate on.
+    """Images drawn once with the seed, first for calibration, then for evaluation.
 
-    The folder is flat, has a folder per class, or a CSV with the columns file and label. Without
-    an evaluation size all the images that calibration leaves are taken.
+    The folder is flat, has one subfolder per class, or a CSV with the columns file and label.
+    Without an evaluation size, all images that calibration leaves are used.
     """
 
     path: str = field(compare=False)
@@ -64,16 +64,16 @@ class ImageFolder:
         )
 
     def _draw(self) -> dict[str, ImageFile]:
-        """Return the images to use by their sha256, in the order of the seed."""
+        """Return the images to use by their sha256, in the order drawn."""
         pool = find_images(Path(self.path).expanduser(), self.labels)
         draw = Draw(self.calibration_size, self.evaluation_size, self.seed, self.path, "images")
         drawn = draw.of(len(pool), lambda index: _file_sha256(pool[index].path))
         return {digest: pool[index] for digest, index in drawn.items()}
 
     def _decoded_once(self, key: str, images: list[ImageFile], target: ImageTarget) -> np.ndarray:
-        """Return the preprocessed images from a file that is shared by processes."""
+        """Return the preprocessed images from a file that all processes share."""
         workspace = self.workspace or Workspace.default()
-        # What the same images become may change with the decoder.
+        # Another version of the decoder may decode the same images differently.
         folder = workspace.samples(content_key([key, PIL.__version__, _FORMAT]))
         path = folder / "images.npy"
         if not path.exists():
@@ -83,7 +83,7 @@ class ImageFolder:
             except OSError as error:
                 raise DatasetError(
                     f"preprocessed images cannot be kept in {folder} ({error.strerror}): "
-                    "let SEQTO_CACHE name a folder with space."
+                    "set SEQTO_CACHE to a folder with space."
                 ) from error
         array: np.ndarray = np.load(path, mmap_mode="r")
         return array
@@ -92,7 +92,7 @@ class ImageFolder:
         """Write the preprocessed images, a few of them in memory at a time."""
         header = {"descr": "<f4", "fortran_order": False, "shape": (len(images), *target.shape)}
         decode = partial(_decoded, self.preprocess, target)
-        # Written, not memory-mapped: on a full disk that is an error and no crash.
+        # Written, not memory-mapped: on a full disk that is an error instead of a crash.
         with path.open("wb") as file, ThreadPoolExecutor(_threads()) as pool:
             np.lib.format.write_array_header_1_0(file, header)
             for chunk in _chunks(images, 4 * _threads()):

@@ -1,4 +1,4 @@
-"""Samples that a Python program has: arrays, or anything that gives one after the other."""
+"""Samples from a Python program: arrays, or any iterable of samples."""
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,10 +16,10 @@ from seqto.errors import ConfigError, DatasetError
 from seqto.types import Arrays, Splits, TensorSpec
 
 _CALIBRATION, _EVALUATION = 100, 300
-"""How many samples are used, if there are enough."""
+"""How many samples are used by default, if there are enough."""
 
 _FEWEST = 20
-"""With fewer samples, one that changes is more than a limit of 5 %."""
+"""With fewer samples, a single one that changes already exceeds a limit of 5 %."""
 
 _WHERE = "samples"
 
@@ -28,9 +28,8 @@ _WHERE = "samples"
 class InMemorySamples:
     """Arrays by input name, one array, or an iterable of samples, batches or pairs with labels.
 
-    What is one sample and what is a batch is told by the number of axes that the model's input has.
-    Samples are drawn once with the seed. Of an iterable that is no list only as many are taken as
-    are needed, the first ones.
+    The number of axes of the model's input tells single samples and batches apart. Samples are
+    drawn once with the seed. From an iterable that is not a list, only as many as needed are read.
     """
 
     name: str = "samples"
@@ -42,7 +41,7 @@ class InMemorySamples:
     labels: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Refuse to be used from the command line, where there is nothing in memory."""
+        """Refuse use from the command line, where nothing is in memory."""
         if self.samples is None:
             raise ConfigError(
                 "dataset=memory has no samples: it is for seqto.tune(model, samples) in Python. On "
@@ -75,7 +74,7 @@ class InMemorySamples:
                     "labels= belongs to arrays: an iterable gives pairs of a sample and its label."
                 )
             samples, labels = self._drained(inputs)
-            # An iterator gives them but once, and who asks again is to get the same.
+            # An iterator can be read only once, and later calls must get the same samples.
             self.samples, self.labels = samples, labels
         elif _is_array(samples):
             samples = {inputs[0].name if len(inputs) == 1 else self.name: samples}
@@ -83,7 +82,7 @@ class InMemorySamples:
         return arrays, None if labels is None else as_array(labels)
 
     def _drained(self, inputs: Sequence[TensorSpec]) -> tuple[Arrays, np.ndarray | None]:
-        """Return what an iterable gives, each input stacked."""
+        """Read the iterable, and return its samples stacked per input."""
         whole = isinstance(self.samples, list | tuple)
         wanted = (self.calibration_size or _CALIBRATION) + (self.evaluation_size or _EVALUATION)
         rows = _rows(_iterable(self.samples, self.seed), inputs)
@@ -91,7 +90,7 @@ class InMemorySamples:
         if not found:
             raise DatasetError(
                 "samples gives nothing: an iterator that was used before is at its end. Give a "
-                "list, an array, or make it anew."
+                "list, an array, or a new iterator."
             )
         labels = [label for _, label in found]
         if any(label is None for label in labels) and any(label is not None for label in labels):
@@ -102,7 +101,7 @@ class InMemorySamples:
         )
 
     def _draw(self, distinct: int) -> Draw:
-        """Return how many samples are for what; in proportion where there are few."""
+        """Return how many samples to draw: if there are few, a quarter of them to calibrate on."""
         calibration, evaluation = self.calibration_size, self.evaluation_size
         few = calibration is None and evaluation is None and distinct < _CALIBRATION + _EVALUATION
         if not few:
@@ -134,7 +133,7 @@ def _iterable(samples: Any, seed: int) -> Iterable[Any]:
 
 
 def _rows(items: Iterable[Any], inputs: Sequence[TensorSpec]) -> Iterator[tuple[Arrays, Any]]:
-    """Yield single samples with their labels, of whatever an iterable gives."""
+    """Yield single samples with their labels, from an iterable of samples or batches."""
     for item in items:
         arrays, label = _pair(item, inputs)
         sizes = {_batch_of(arrays[spec.name], spec) for spec in inputs}
@@ -142,7 +141,7 @@ def _rows(items: Iterable[Any], inputs: Sequence[TensorSpec]) -> Iterator[tuple[
             yield arrays, None if label is None else as_array(label).item()
             continue
         if len(sizes) != 1:
-            raise DatasetError("samples has inputs of different numbers of samples in one batch.")
+            raise DatasetError("samples has a batch whose inputs have different lengths.")
         labels = None if label is None else as_array(label)
         for at in range(sizes.pop() or 0):
             row = {name: array[at] for name, array in arrays.items()}
@@ -150,7 +149,7 @@ def _rows(items: Iterable[Any], inputs: Sequence[TensorSpec]) -> Iterator[tuple[
 
 
 def _pair(item: Any, inputs: Sequence[TensorSpec]) -> tuple[Arrays, Any]:
-    """Return the inputs by name, and the label, of what an iterable gives in one step."""
+    """Return the inputs by name, and the label, of one item of an iterable."""
     label = None
     if isinstance(item, list | tuple) and len(item) in (1, 2) and _is_sample(item[0]):
         item, label = item[0], item[1] if len(item) == 2 else None
@@ -182,7 +181,7 @@ def _batch_of(array: np.ndarray, spec: TensorSpec) -> int | None:
         return len(array)
     raise DatasetError(
         f"samples gives an array of shape {list(array.shape)}, but the model input {spec} has "
-        f"{axes} axes with the one that counts samples."
+        f"{axes} axes, including the one that counts samples."
     )
 
 
@@ -191,15 +190,15 @@ def _stacked(arrays: Sequence[np.ndarray], spec: TensorSpec) -> np.ndarray:
     if len(shapes) > 1:
         one, other = sorted(map(list, shapes))[:2]
         raise DatasetError(
-            f"samples of different shapes, {one} and {other}, for the model input {spec}: bring "
-            "them to one shape first."
+            f"samples of different shapes, {one} and {other}, for the model input {spec}: pad or "
+            "crop them to one shape first."
         )
     return np.stack(arrays)
 
 
 def as_array(value: Any) -> np.ndarray:
-    """Return an array of what is one, or a tensor of a library that is not needed for it."""
-    # A tensor of torch that is part of a computation, or on another device, has to leave both.
+    """Return an array, or any library's tensor, as a NumPy array."""
+    # A torch tensor must leave its computation graph and its device first.
     for leave in ("detach", "cpu"):
         if hasattr(value, leave):
             value = getattr(value, leave)()

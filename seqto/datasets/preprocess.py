@@ -1,4 +1,4 @@
-"""Photos into the arrays that a model was trained on."""
+"""Photos to arrays, as the model expects them."""
 
 from dataclasses import dataclass as plain_dataclass
 from typing import Annotated, Literal
@@ -38,9 +38,9 @@ class ImageTarget:
 class ImagePreprocess:
     """Short side to `resize`, centre crop to `crop`, then (pixel / scale - mean) / std.
 
-    Without a crop its size is taken from the model's input. `mean` and `std` are one value a
-    channel, in the order of `color`. A model of one channel gets greyscale images, and the
-    average of the three values.
+    Without a crop size, the model's input decides. `mean` and `std` have one value per channel, in
+    the order of `color`. A model with one channel gets greyscale images, and the averages of
+    `mean` and `std`.
     """
 
     resize: PositiveInt = 256
@@ -60,7 +60,7 @@ class ImagePreprocess:
             )
 
     def target(self, spec: TensorSpec) -> ImageTarget:
-        """Return what this model input takes; raise DatasetError if that is no image."""
+        """Return what this model input takes; raise DatasetError if it is not an image."""
         if len(spec.shape) != 4 or spec.dtype != "float32":
             raise DatasetError(
                 f"model input {spec} is no image batch: dataset=images feeds float32[?, 3, H, W] "
@@ -88,7 +88,7 @@ class ImagePreprocess:
         return values.transpose(2, 0, 1) if target.layout == "NCHW" else values
 
     def _layout(self, spec: TensorSpec) -> Layout:
-        """Return where the channels are: as configured, or as the input's dimensions tell."""
+        """Return the layout: as configured, or inferred from the input's dimensions."""
         if self.layout != "auto":
             return self.layout
         for layout in _LAYOUTS:
@@ -100,7 +100,7 @@ class ImagePreprocess:
         )
 
     def _cropped(self, spec: TensorSpec, side: int | None) -> int:
-        """Return the length of a side of the crop, given the one that the model wants."""
+        """Return the crop's length along one side, checked against the model's."""
         wanted = self.crop or side
         if wanted is None:
             raise DatasetError(
@@ -131,10 +131,10 @@ def _dimensions(spec: TensorSpec, layout: Layout) -> tuple[int | None, int | Non
 
 
 def _upright(image: Image.Image) -> Image.Image:
-    """Return the image as its camera was held."""
+    """Return the image upright, as its EXIF data says."""
     if image.mode.startswith(("I", "F")):
-        # Pillow would cut all values above 255.
-        raise ValueError(f"it has more than 8 bits a channel (mode {image.mode})")
+        # Pillow would clip all values above 255.
+        raise ValueError(f"it has more than 8 bits per channel (mode {image.mode})")
     return ImageOps.exif_transpose(image)
 
 
@@ -145,5 +145,5 @@ def _centre_crop(image: Image.Image, target: ImageTarget) -> Image.Image:
 
 
 def _per_channel(values: list[float], target: ImageTarget) -> np.ndarray:
-    """Return one value a channel."""
+    """Return one value per channel."""
     return np.array(values if target.channels == 3 else [np.mean(values)], np.float32)

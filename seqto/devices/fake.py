@@ -1,4 +1,4 @@
-"""A device for tests and trials: ONNX Runtime, with the failures of worse devices on demand."""
+"""A device for tests and trials: ONNX Runtime that fails on demand."""
 
 import os
 import signal
@@ -20,10 +20,10 @@ from seqto.types import Arrays, Kernel, Latency, Model
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class FakeDevice:
-    """A CPU that rejects, crashes or hangs with given operations, or layers if quantized.
+    """A CPU that rejects, crashes on, hangs on or gets lost on given operations or layers.
 
-    Each is named as the candidate's graph has it: `ConvInteger`, `QuantizeLinear`, an operation
-    such as `Gemm` where it is quantized, or a layer's name.
+    Each name is a quantizing operation such as `ConvInteger` or `QuantizeLinear`, an operation such
+    as `Gemm` where it is quantized, or the name of a quantized layer.
     """
 
     name: str = "fake"
@@ -36,17 +36,17 @@ class FakeDevice:
     repeats: Annotated[int, Field(ge=1)] = 5
 
     def load(self, model: Model) -> IsolatedProgram:
-        """Return the model in a process of its own."""
+        """Return the model in a separate process."""
         return IsolatedProgram.load(_Faulty(self), model, self.seconds)
 
     def describe(self) -> Mapping[str, str]:
-        """Return ONNX Runtime's facts, and what fails."""
+        """Return ONNX Runtime's facts, and what this device fails on."""
         faults = ("rejects", "crashes", "hangs", "loses")
         listed = {name: ",".join(getattr(self, name))[:150] for name in faults}
         return {**self.runtime().describe(), **{k: v for k, v in listed.items() if v}}
 
     def kernels(self, model: Model) -> Mapping[str, Kernel]:
-        """Return what ONNX Runtime makes of each node."""
+        """Return the kernel that ONNX Runtime runs for each node."""
         return self.runtime().kernels(model)
 
     def runtime(self) -> OnnxRuntimeDevice:
@@ -70,7 +70,7 @@ class _Faulty:
 
 
 class _FaultyProgram:
-    """A program that may end its process, or never end."""
+    """A program that may crash its process, or hang."""
 
     def __init__(
         self, program: OnnxRuntimeProgram, device: FakeDevice, present: Collection[str]
@@ -79,7 +79,7 @@ class _FaultyProgram:
 
     def run(self, inputs: Arrays) -> list[np.ndarray]:
         if _first(self._device.crashes, self._present):
-            # A real crash of the process, as a wrong kernel has it.
+            # A real crash of the process, like that of a faulty kernel.
             os.kill(os.getpid(), signal.SIGSEGV)
         while _first(self._device.hangs, self._present):
             time.sleep(1)
@@ -92,7 +92,7 @@ class _FaultyProgram:
 
 
 def _present(model: Model) -> set[str]:
-    """Return what of a candidate can be named: its layers that are quantized, and operations."""
+    """Return the candidate's quantized layers and operations that a fault can name."""
     quantized = quantized_nodes(model)
     return {*quantized, *quantized.values(), *(operations(model) & set(QUANTIZING))}
 

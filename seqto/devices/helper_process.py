@@ -1,4 +1,4 @@
-"""Work in a process of its own, so that a native crash, or a hang, ends that process only."""
+"""Work in a separate process, so that a native crash or a hang ends only that process."""
 
 import atexit
 import contextlib
@@ -21,13 +21,13 @@ from seqto.graph.load import first_line
 Result = TypeVar("Result")
 
 State = dict[str, Any]
-"""What a process keeps between the calls of one program."""
+"""What a worker keeps between the calls of one program."""
 
 USES = 50
-"""After so many programs a process is replaced: native code may leak."""
+"""A worker is replaced after this many programs, because native code may leak."""
 
 START_SECONDS = 120.0
-"""How long a process may take to start; one that was taken for dead would only start again."""
+"""How long a worker may take to start; giving up early would only start another one."""
 
 
 class WorkerCrashError(Exception):
@@ -35,16 +35,16 @@ class WorkerCrashError(Exception):
 
 
 class WorkerTimeoutError(Exception):
-    """The process took too long, and was ended."""
+    """The process took too long, and was killed."""
 
 
 class Worker:
-    """A process that calls functions for this one, as long as it lives."""
+    """A process that calls functions on behalf of this one."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.environment = dict(environment)
         self.uses = 0
-        # What native code has to say before it dies; a pipe would have to be read all the time.
+        # What native code prints before it dies; a pipe would have to be read all the time.
         self._noise = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             [sys.executable, "-m", "seqto.devices.helper_process"],
@@ -60,9 +60,9 @@ class Worker:
             raise
 
     def call(self, function: Callable[..., Result], *arguments: Any, seconds: float) -> Result:
-        """Return `function(state, *arguments)`, called over there; raise what it raises."""
+        """Return `function(state, *arguments)`, called in the worker; raise what it raises."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        # A thread, as the pipes of Windows know no time limit.
+        # A thread, because reading a pipe has no timeout on Windows.
         overdue = threading.Event()
         timer = threading.Timer(seconds, self._end, (overdue,))
         timer.daemon = True
@@ -77,7 +77,7 @@ class Worker:
                 raise WorkerTimeoutError(f"no answer within {seconds:g} s") from None
             raise WorkerCrashError(self._last_words()) from None
         except BaseException:
-            # Interrupted between a question and its answer, the two would no longer match.
+            # After an interrupt between call and answer, the next answer would be the wrong one.
             self.kill()
             raise
         finally:
@@ -104,7 +104,7 @@ class Worker:
         self._process.kill()
 
     def _bury(self) -> None:
-        """Wait until the process is gone, which no longer answers."""
+        """Wait until the process, which no longer answers, is gone."""
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
@@ -112,7 +112,7 @@ class Worker:
             self._process.wait()
 
     def _last_words(self) -> str:
-        """Return how the process ended, and what it said last."""
+        """Return how the process ended, and the last line that it printed."""
         code = self._process.wait()
         how = f"with exit code {code}"
         if code < 0:
@@ -124,19 +124,19 @@ class Worker:
 
 
 def child_environment(added: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a process that imports this package, with these variables."""
-    # The package may be on this process's path only.
+    """Return the environment of a process that can import this package, plus these variables."""
+    # The package may only be on this process's path.
     path = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path)), **added}
 
 
 def _ready(state: State) -> None:
-    """Do nothing: the answer says that the process is there."""
+    """Do nothing: the answer shows that the process runs."""
 
 
 def _forget(state: State) -> None:
     state.clear()
-    # A session that lies in a cycle of objects would keep its device from others.
+    # A session in a reference cycle would keep its device busy.
     gc.collect()
 
 
@@ -144,7 +144,7 @@ _idle: list[Worker] = []
 
 
 def lease(environment: Mapping[str, str] | None = None) -> Worker:
-    """Return a process with this environment, warm if there is one; give it back by `release`."""
+    """Return a worker with this environment, an idle one if possible; see `release`."""
     wanted = dict(environment or {})
     for worker in list(_idle):
         if worker.environment == wanted:
@@ -157,30 +157,30 @@ def lease(environment: Mapping[str, str] | None = None) -> Worker:
 
 
 def release(worker: Worker) -> None:
-    """Take a process back for the next program, or end it if it is not fit for one."""
+    """Keep a leased worker for the next program, or kill it if it is unusable or worn out."""
     try:
         if worker.alive() and worker.uses < USES:
             worker.call(_forget, seconds=10)
             _idle.append(worker)
             return
-    except Exception:  # Whatever is wrong with it, another one is started when needed.
+    except Exception:  # Whatever is wrong, a new one starts when needed.
         pass
     worker.kill()
 
 
 @atexit.register
 def end_idle() -> None:
-    """End the processes that wait for work."""
+    """Kill the idle workers."""
     while _idle:
         _idle.pop().kill()
 
 
 def serve() -> None:
     """Answer the calls of the parent until it is gone."""
-    # What libraries print must not get between the answers.
+    # What libraries print must not mix with the answers.
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    # Ctrl-C reaches the whole group: the parent decides what becomes of this process.
+    # Ctrl-C reaches the whole process group, but the parent decides about this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     state: State = {}
@@ -198,7 +198,7 @@ def serve() -> None:
 
 
 def _end_with(parent: int) -> None:
-    """End this process when its parent is gone, also where it is in a call that never ends."""
+    """End this process when its parent is gone, even during a call that hangs."""
     while os.getppid() == parent:
         time.sleep(1)
     os._exit(1)
@@ -210,7 +210,7 @@ def _answered(function: Callable[..., Any], state: State, arguments: tuple[Any, 
     except SeqtoError as error:
         answer = (False, error)
     except Exception as error:
-        # Errors of native libraries often do not pickle, or only where the library is.
+        # Errors of native libraries often cannot be pickled, or need the library to unpickle.
         answer = (False, DeviceError(f"{type(error).__name__}: {first_line(error)}"))
     return pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
 

@@ -1,4 +1,4 @@
-"""Programs of any device in processes of their own: a native crash ends the candidate only."""
+"""Programs of any device in separate processes: a native crash ends only the candidate."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class InProcess(Protocol):
 
 @dataclass
 class IsolatedProgram:
-    """A program of a device in a process of its own."""
+    """A device's program in a separate process."""
 
     device: InProcess
     worker: Worker | None
@@ -41,10 +41,10 @@ class IsolatedProgram:
 
     @classmethod
     def load(cls, device: InProcess, model: Model, seconds: float) -> "IsolatedProgram":
-        """Load the model by this device, over there."""
+        """Load the model with this device in a worker."""
         program = cls(device, lease(), seconds)
         what = f"load {model.name!r}"
-        # The device's libraries are imported first: that takes its time on a busy machine.
+        # The device's libraries are imported first, which takes long on a busy machine.
         program._call(DeviceCompileError, what, _begin, device, seconds=START_SECONDS)
         program._call(DeviceCompileError, what, _load, model)
         return program
@@ -54,17 +54,17 @@ class IsolatedProgram:
         return self._call(DeviceRunError, "run it", _run, dict(inputs))
 
     def time(self, inputs: Arrays) -> Latency:
-        """Return the spread of the time that one call takes."""
+        """Return the median and spread of one call's time."""
         return self._call(DeviceRunError, "run it", _time, dict(inputs))
 
     def close(self) -> None:
-        """Let the process go."""
+        """Release the worker."""
         worker, self.worker = self.worker, None
         if worker is not None:
             release(worker)
 
     def __del__(self) -> None:
-        # A program that nobody closed may still be at work.
+        # A program that was never closed may still be running.
         if self.worker is not None:
             self.worker.kill()
 

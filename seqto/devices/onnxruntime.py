@@ -27,10 +27,10 @@ _PRECISE_KERNELS = "session.x64quantprecision"
 
 
 _SETTLED_MS = 100.0
-"""How long a model is timed, however fast it is: ten calls of 0.1 ms tell of nothing but noise."""
+"""Fast models are timed for at least this long: ten calls of 0.1 ms are only noise."""
 
 _PATIENCE = 100
-"""How many times more often than it was told to, at the most."""
+"""Fast models are called at most this many times `repeats`."""
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -55,12 +55,12 @@ class OnnxRuntimeDevice:
 
     @property
     def shares_prefixes(self) -> bool:
-        """Parts of models cost it little to load: what models have in common need not run twice."""
-        # That a part computes what it does in the whole is known of this provider only.
+        """Whether models may be run in parts, so that what they have in common runs once."""
+        # Only this provider is known to compute the same in parts as in one piece.
         return self.provider == _CPU_PROVIDER and not self.isolated
 
     def load(self, model: Model) -> "OnnxRuntimeProgram | IsolatedProgram":
-        """Return the model in a session of its own, straight from memory."""
+        """Return the model in a session, in a separate process if `isolated`."""
         if self.isolated:
             return IsolatedProgram.load(replace(self, isolated=False), model, self.seconds)
         return self.load_here(model)
@@ -70,9 +70,9 @@ class OnnxRuntimeDevice:
         return OnnxRuntimeProgram(self._session(model, onnxruntime.SessionOptions()), self)
 
     def kernels(self, model: Model) -> Mapping[str, Kernel]:
-        """Return what ONNX Runtime makes of each node when it loads the model."""
+        """Return the kernel that ONNX Runtime runs for each node."""
         options = onnxruntime.SessionOptions()
-        # All fusions: what is beyond them only changes the layout of tensors, and names with it.
+        # All fusions; the level above only changes tensor layouts, and node names with them.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         with tempfile.TemporaryDirectory(prefix="seqto-kernels-") as folder:
             path = Path(folder) / "optimized.onnx"
@@ -100,7 +100,7 @@ class OnnxRuntimeDevice:
         try:
             for key, value in {**self._session_entries(), **model.session}.items():
                 options.add_session_config_entry(key, value)
-            # No fallback: ORT would print a notice, and measure the CPU instead.
+            # No fallback: ORT would print a notice and run on the CPU instead.
             providers = [(self.provider, self.options)]
             session = open_session(model, options, providers, enable_fallback=0)
         except Exception as error:  # ORT's own errors have no common base but Exception.
@@ -148,7 +148,7 @@ class OnnxRuntimeProgram:
             ) from error
 
     def time(self, inputs: Arrays) -> Latency:
-        """Return the spread of the time that one call takes, in the calmest of many bursts."""
+        """Return the median and spread of one call's time, in the quietest run of `repeats`."""
         for _ in range(self._device.warmup):
             self.run(inputs)
         taken: list[float] = []
@@ -159,22 +159,22 @@ class OnnxRuntimeProgram:
             start = self._clock()
             self.run(inputs)
             taken.append((self._clock() - start) * 1000)
-        # A neighbour on the same core doubles the time of all calls for a while: of many bursts the
-        # calmest tells what the model itself takes.
+        # Another process on the same core slows all calls for a while, so the quietest run of calls
+        # shows what the model itself takes.
         starts = range(0, len(taken) - repeats + 1, repeats)
-        calmest = min((taken[at : at + repeats] for at in starts), key=np.median)
-        low, median, high = np.percentile(calmest, [10, 50, 90])
+        quietest = min((taken[at : at + repeats] for at in starts), key=np.median)
+        low, median, high = np.percentile(quietest, [10, 50, 90])
         return Latency(median_ms=float(median), p10_ms=float(low), p90_ms=float(high))
 
     def _clock(self) -> float:
-        # One thread's work is all done in this one. Its own time is what inference takes on an
-        # idle machine, whatever else runs on this one.
+        # With one thread, all work happens in this thread. Its CPU time is what inference takes on
+        # an idle machine, whatever else runs here.
         if self._device.threads == 1 and self._device.provider == _CPU_PROVIDER:
             return time.thread_time()
         return time.perf_counter()
 
     def close(self) -> None:
-        """Let the session go."""
+        """Release the session."""
         del self._session
 
 
@@ -186,14 +186,14 @@ def is_x86() -> bool:
 def has_vnni() -> bool:
     """Return whether the CPU multiplies 8-bit integers without saturating (AVX-VNNI, AVX512-VNNI).
 
-    Where the system does not tell, the answer is no: precise kernels are then only slower.
+    If the system does not say, the answer is no: precise kernels are then merely slower.
     """
     flags = _cpu_info("flags").split()
     return bool({"avx_vnni", "avx512_vnni", "avx512vnni", "avxvnni"} & set(flags))
 
 
 def cpu_name() -> str:
-    """Return the CPU's name, or its architecture where the system does not tell."""
+    """Return the CPU's name, or its architecture if the system does not say."""
     return _cpu_info("model name") or platform.processor() or platform.machine()
 
 

@@ -22,11 +22,11 @@ PACKAGES = {
     "ACLExecutionProvider": "",
     "CPUExecutionProvider": "onnxruntime",
 }
-"""The package of PyPI that has a provider; empty: only a build of ONNX Runtime from source has."""
+"""The PyPI package with each provider; empty if ONNX Runtime must be built from source."""
 
 
 def refuse_missing(provider: str, installed: Sequence[str]) -> None:
-    """Raise where a provider is not installed, with those that are and what to install."""
+    """Raise if a provider is not installed, and say which are and what to install."""
     if provider in installed:
         return
     raise ConfigError(
@@ -41,8 +41,8 @@ def _remedy(provider: str) -> str:
         return f"seqto knows no such provider{hint}: {', '.join(sorted(PACKAGES))}."
     package = PACKAGES[provider]
     if not package:
-        return "No package of PyPI has it: build ONNX Runtime with it, or take its vendor's."
+        return "No PyPI package has it: build ONNX Runtime with it, or use its vendor's package."
     if "(" in package:
         return f"It comes with the package {package}."
-    # Packages of ONNX Runtime overwrite each other's files.
+    # The packages of ONNX Runtime overwrite each other's files.
     return f"Install it with pip uninstall onnxruntime && pip install {package}."

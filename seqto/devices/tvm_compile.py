@@ -1,4 +1,4 @@
-"""Candidates to libraries, by TVM: imported from ONNX, scheduled, compiled and linked."""
+"""TVM makes a library of a candidate: imported from ONNX, scheduled, compiled and linked."""
 
 import os
 import shutil
@@ -17,17 +17,17 @@ from seqto.types import Model, content_key, sha256
 from seqto.workspace import written_whole
 
 NDK = "TVM_NDK_CC"
-"""The variable that TVM finds Android's compiler by."""
+"""The environment variable with the path of Android's compiler."""
 
 RULES = 1
-"""The version of the rewrites and schedules: a library made by others is not used again."""
+"""The version of the rewrites and schedules; libraries of other versions are not reused."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How libraries are made: `target` and `host` as TVM describes machines.
+    """How libraries are made; `target` and `host` are TVM's descriptions of machines.
 
-    `linker` is `cc` for this machine, or `ndk` for Android's in TVM_NDK_CC.
+    `linker` is `cc` for this machine's compiler, or `ndk` for Android's in TVM_NDK_CC.
     """
 
     target: Mapping[str, Any]
@@ -37,11 +37,11 @@ class Recipe:
 
     @property
     def on_cpu(self) -> bool:
-        """Whether the code is for a CPU, and not for a GPU beside it."""
+        """Whether the code is for a CPU, not for a GPU."""
         return bool(self.target["kind"] == "llvm")
 
     def environment(self) -> dict[str, str]:
-        """Return what the compiling process has to know, also one that has been running."""
+        """Return the environment variables that the compiling process needs."""
         return {NDK: os.environ.get(NDK, "")} if self.linker == "ndk" else {}
 
     def key(self, model: Model) -> str:
@@ -51,7 +51,7 @@ class Recipe:
 
 
 def require_tvm(name: str) -> None:
-    """Raise where TVM is not installed."""
+    """Raise if TVM is not installed."""
     if find_spec("tvm") is None:
         raise ConfigError(f"device={name} needs Apache TVM: pip install 'seqto[tvm]'.")
 
@@ -67,7 +67,7 @@ def tvm_version() -> str:
 
 
 def targets() -> dict[str, bool]:
-    """Return what this TVM makes code for, and whether it runs here; nothing without TVM."""
+    """Return what this TVM compiles for, and whether it runs here; empty without TVM."""
     if find_spec("tvm") is None:
         return {}
     import tvm
@@ -87,14 +87,14 @@ def host_cpu() -> str:
 
 
 def compile_library(state: object, model: Model, recipe: Recipe, device: str, path: Path) -> None:
-    """Write the model's library, for one sample at a time; a worker's call."""
+    """Write the model's library, for a batch of 1; called in a worker."""
     _require_linker(recipe, device)
     imported = _imported(model, device)
     try:
         executable = _compiled(imported, recipe)
         with written_whole(path) as temporary:
             _export(executable, recipe, temporary)
-    except Exception as error:  # TVM's errors, and those of the linker, have no common base.
+    except Exception as error:  # TVM's and the linker's errors have no common base.
         raise DeviceCompileError(
             f"{device} cannot compile {model.name!r}: {last_line(error)}"
         ) from error
@@ -113,7 +113,7 @@ def _require_linker(recipe: Recipe, device: str) -> None:
 
 
 def _imported(model: Model, device: str) -> Any:
-    """Return the model as TVM holds it."""
+    """Return the model as a TVM module."""
     from tvm.relax.frontend.onnx import from_onnx
 
     try:
@@ -146,7 +146,7 @@ def _host(recipe: Recipe) -> Any:
 
 
 def _cpu_pipeline(target: Any, recipe: Recipe) -> Any:
-    """Return TVM's own pipeline for CPUs, with the schedule where the functions are fused."""
+    """Return TVM's own pipeline for CPUs, with the schedule added after fusion."""
     import tvm
     from tvm.relax.backend.cpu_generic import pipeline
 
@@ -167,7 +167,7 @@ def _export(executable: Any, recipe: Recipe, path: Path) -> None:
     from tvm.support import ndk
 
     options = {"fcompile": ndk.create_shared} if recipe.linker == "ndk" else {}
-    # TVM goes by the extension, which a temporary name does not have.
+    # TVM needs the extension, which a temporary name does not have.
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "candidate.so"
         executable.export_library(str(library), **options)
@@ -175,6 +175,6 @@ def _export(executable: Any, recipe: Recipe, path: Path) -> None:
 
 
 def last_line(error: BaseException) -> str:
-    """Return what an error of TVM says: the last lines, as its first ones are a traceback."""
+    """Return the last line of a TVM error; the lines before are a traceback."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return first_line(lines[-1] if lines else type(error).__name__)

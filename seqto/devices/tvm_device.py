@@ -59,7 +59,7 @@ class TvmDevice:
     session_seconds: Annotated[float, Field(gt=0)] = 60
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work before anything is compiled."""
+        """Refuse settings that cannot work, before anything is compiled."""
         require_tvm(self.name)
         if "kind" not in self.target:
             raise ConfigError("device.target needs a kind: llvm, opencl, cuda, vulkan, ...")
@@ -67,15 +67,15 @@ class TvmDevice:
             self._address()
 
     def load(self, model: Model) -> "TvmProgram":
-        """Return the model compiled, and loaded where it runs."""
+        """Return the model, compiled and loaded on the device."""
         return TvmProgram(self, self._link(self._library(model)), input_specs(model))
 
     def kernels(self, model: Model) -> Mapping[str, Kernel]:
-        """Return nothing: TVM does not tell what became of a node."""
+        """Return nothing: TVM does not say which kernel runs a node."""
         return {}
 
     def describe(self) -> Mapping[str, str]:
-        """Return TVM's version, the machine that it compiles for, and how."""
+        """Return TVM's version, the target, and how code is made for it."""
         target = self._recipe().target
         facts = {
             "runtime": f"tvm {tvm_version()}",
@@ -88,7 +88,7 @@ class TvmDevice:
 
     @property
     def stand_in(self) -> OnnxRuntimeDevice:
-        """What screens candidates: the same integers, without compiling each for seconds."""
+        """The device that screens candidates: the same integers, without compiling each."""
         return OnnxRuntimeDevice(name=self.name)
 
     @property
@@ -100,18 +100,18 @@ class TvmDevice:
         return self.threads or os.cpu_count() or 1
 
     def _recipe(self) -> Recipe:
-        """Return the target with what was left open found out, and nothing that is null."""
+        """Return the recipe, with automatic values filled in and nulls removed."""
         target = {name: value for name, value in self.target.items() if value is not None}
         here = target["kind"] == "llvm" and (self.start_local or not self._remote)
         if target.get("mcpu") == AUTO:
-            # Of a machine elsewhere only its owner knows the CPU.
+            # The CPU of a remote machine is only known to its owner.
             target = {**target, "mcpu": host_cpu()} if here else _without(target, "mcpu")
         if here:
             target.setdefault("num-cores", self._threads)
         return Recipe(target, self.host, self.linker, self.scheduled)
 
     def _library(self, model: Model) -> Path:
-        """Return the model's library: from the workspace, or compiled there first."""
+        """Return the path of the model's library; compile it if the workspace has none."""
         recipe = self._recipe()
         path = Workspace.default().library(recipe.key(model))
         if path.exists():
@@ -170,7 +170,7 @@ def _without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 
 class TvmProgram:
-    """A candidate on a device of TVM."""
+    """A candidate on a TVM device."""
 
     def __init__(self, device: TvmDevice, link: Link, inputs: Sequence[TensorSpec]) -> None:
         self._device, self._link, self._inputs = device, link, inputs
@@ -195,7 +195,7 @@ class TvmProgram:
         self._link.close()
 
     def _samples(self, inputs: Arrays) -> list[tvm_run.Rows]:
-        """Return the inputs of each sample in the order of the graph."""
+        """Return each sample's inputs, in the order of the graph."""
         names = [spec.name for spec in self._inputs]
         if sorted(inputs) != sorted(names):
             raise DeviceRunError(

@@ -1,7 +1,7 @@
-"""Ways to a compiled candidate: in a worker on this machine, or behind an RPC tracker.
+"""Links to a compiled candidate: in a worker on this machine, or behind an RPC tracker.
 
-A link calls functions of `tvm_run` where the candidate is. That of a remote one opens a new session
-when the old one is lost, stalls or crashes, and calls again; what was received before is kept.
+A link calls functions of `tvm_run` where the candidate is. A remote link opens a new session when
+the old one is lost, stalls or crashes, and repeats the call; earlier results are kept.
 """
 
 import time
@@ -26,18 +26,18 @@ SESSION_SECONDS = 30.0
 """How long opening a session, and sending a library, may take."""
 
 LONGEST_PAUSE = 30.0
-"""Pauses between two attempts grow up to so many seconds."""
+"""Pauses between two attempts grow up to this many seconds."""
 
 
 class Link(Protocol):
-    """A way to a candidate."""
+    """A connection to a candidate."""
 
     def call(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Return `function(state, *arguments)`, called where the candidate is."""
         ...
 
     def close(self) -> None:
-        """Let go of what the link holds."""
+        """Release what the link holds."""
         ...
 
 
@@ -57,7 +57,7 @@ class LocalLink:
         self.call(tvm_run.open_library, self.name, self.kind, self.path)
 
     def call(self, function: Callable[..., Result], *arguments: Any) -> Result:
-        """Call a function of the worker: it has one chance."""
+        """Call a function in the worker; a failure is not retried."""
         if self._worker is None:
             raise DeviceRunError(f"{self.name} cannot run it: it was closed")
         try:
@@ -70,19 +70,19 @@ class LocalLink:
             ) from error
 
     def close(self) -> None:
-        """Let the worker go."""
+        """Release the worker."""
         worker, self._worker = self._worker, None
         if worker is not None:
             release(worker)
 
     def __del__(self) -> None:
-        # A candidate that nobody closed may still be at work.
+        # A candidate that was never closed may still be running.
         if self._worker is not None:
             self._worker.kill()
 
 
 class Repairs(Protocol):
-    """Brings an RPC server back that is one's own."""
+    """Restarts an RPC server that this process owns."""
 
     def restart(self) -> None:
         """Start the server again."""
@@ -107,7 +107,7 @@ class RemoteLink:
     session_seconds: float = SESSION_SECONDS
 
     def __post_init__(self) -> None:
-        """Load the candidate, so that a device that is not there is known at once."""
+        """Load the candidate, to notice at once if the device is not there."""
         self._worker: Worker | None = None
         self._closed = False
         self.call(_nothing)
@@ -126,7 +126,7 @@ class RemoteLink:
                 connected = True
                 return worker.call(function, *arguments, seconds=self.seconds)
             except tvm_run.UnreachableError:
-                # It has been waited for long enough.
+                # The wait for it is already over.
                 self._drop()
                 raise
             except (WorkerCrashError, WorkerTimeoutError, DeviceTransportError) as error:
@@ -137,7 +137,7 @@ class RemoteLink:
         raise self._verdict(losses) from losses[-1].error
 
     def close(self) -> None:
-        """End the session, and let the worker go."""
+        """End the session, and release the worker."""
         self._closed = True
         worker, self._worker = self._worker, None
         if worker is not None:
@@ -163,10 +163,10 @@ class RemoteLink:
             worker.kill()
 
     def _verdict(self, losses: "list[_Loss]") -> DeviceError:
-        """Return what so many losses mean: of the way to the device, or of the candidate.
+        """Return whether the connection or the candidate is to blame for these losses.
 
-        Each attempt that was connected has sent the library and loaded it: the way was good. If it
-        was lost every time that the candidate ran, the candidate is to blame.
+        An attempt that was connected has sent and loaded the library, so the connection worked. If
+        every loss came while the candidate ran, the candidate is to blame.
         """
         last = losses[-1].error
         if not all(loss.connected for loss in losses):
@@ -184,11 +184,11 @@ class RemoteLink:
 
 @dataclass(frozen=True)
 class _Loss:
-    """A session that was lost: before it had the candidate loaded, or after."""
+    """A lost session; `connected` if the candidate was already loaded."""
 
     connected: bool
     error: Exception
 
 
 def _nothing(state: dict[str, Any]) -> None:
-    """Do nothing: connecting is all that is wanted."""
+    """Do nothing: only the connection is needed."""

@@ -1,7 +1,7 @@
-"""An RPC tracker and server of one's own, on loopback, that end with the process that wants them.
+"""A private RPC tracker and server on loopback, which end with the process that started them.
 
-Between the two and seqto stands a process that starts them, starts the server again when it ends or
-stalls, and ends both when its input does: so they are gone however seqto ends.
+A keeper process starts both, restarts the server when it ends or stalls, and ends both when its own
+input closes: so they are gone however seqto ends.
 """
 
 import atexit
@@ -19,21 +19,21 @@ from seqto.devices.helper_process import child_environment
 
 HOST = "127.0.0.1"
 WATCH_SECONDS = 0.2
-"""How often the server is looked after."""
+"""How often the keeper checks the server."""
 
 _KEEPER = [sys.executable, "-m", "seqto.devices.tvm_local"]
 
 
 @dataclass
 class LocalServers:
-    """A tracker and a server with this key, each thread of which may use so many threads."""
+    """A tracker, and a server with this key that may use `threads` threads."""
 
     key: str
     threads: int
     port: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Have them started; a client waits until they are there."""
+        """Start the keeper; clients wait until tracker and server are up."""
         self.port = free_port()
         self._keeper = subprocess.Popen(
             [*_KEEPER, str(self.port), self.key],
@@ -41,19 +41,19 @@ class LocalServers:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=child_environment({"TVM_NUM_THREADS": str(self.threads)}),
-            # A group of its own, which can be ended as a whole.
+            # A separate process group, which can be killed as a whole.
             start_new_session=True,
         )
 
     def restart(self) -> None:
-        """Start the server again, whatever it is doing."""
+        """Restart the server, whatever it is doing."""
         assert self._keeper.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._keeper.stdin.write(b"restart\n")
             self._keeper.stdin.flush()
 
     def running(self) -> bool:
-        """Tell whether they are looked after."""
+        """Tell whether the keeper runs."""
         return self._keeper.poll() is None
 
     def stop(self) -> None:
@@ -68,7 +68,7 @@ _running: dict[tuple[str, int], LocalServers] = {}
 
 
 def local_servers(key: str, threads: int) -> LocalServers:
-    """Return this process's own tracker and server with this key, started if they are not there."""
+    """Return this process's own tracker and server with this key; start them if needed."""
     found = _running.get((key, threads))
     if found is None or not found.running():
         found = _running[key, threads] = LocalServers(key, threads)
@@ -83,21 +83,21 @@ def stop_all() -> None:
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody listens at."""
+    """Return a free port on loopback."""
     with socket.socket() as listener:
         listener.bind((HOST, 0))
         return int(listener.getsockname()[1])
 
 
 class _Keeper:
-    """Runs in the process between: keeps a tracker and a server alive."""
+    """Runs in the keeper process, and keeps a tracker and a server alive."""
 
     def __init__(self, port: int, key: str) -> None:
         self._port, self._key = port, key
         self._wanted = threading.Event()
 
     def keep(self) -> None:
-        """Keep both until the input ends."""
+        """Keep both alive until the input closes."""
         threading.Thread(target=self._listen, daemon=True).start()
         where = ["--host", HOST, "--port", str(self._port), "--port-end", str(self._port + 1)]
         tracker = _started("tvm.exec.rpc_tracker", where)
@@ -123,12 +123,12 @@ class _Keeper:
 
 
 def _started(module: str, arguments: list[str]) -> subprocess.Popen[bytes]:
-    # Not this process's input: whoever holds it would keep it from ending.
+    # Not this process's input: a child that inherits it would keep it open.
     return subprocess.Popen([sys.executable, "-m", module, *arguments], stdin=subprocess.DEVNULL)
 
 
 def _end_with_children(server: subprocess.Popen[bytes]) -> None:
-    """End a server: its own processes, which listen and serve, end when it does not answer them."""
+    """Kill a server and its child processes, which listen and serve."""
     for pid in _descendants(server.pid):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -137,7 +137,7 @@ def _end_with_children(server: subprocess.Popen[bytes]) -> None:
 
 
 def _descendants(pid: int) -> list[int]:
-    """Return the processes that this one started, and those that they did."""
+    """Return the ids of all direct and indirect child processes."""
     listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True)
     parents = [tuple(map(int, line.split())) for line in listed.stdout.splitlines()]
     found = [pid]

@@ -1,4 +1,4 @@
-"""Libraries that TVM compiled, run by a worker: on this machine, or in an RPC session."""
+"""Libraries compiled by TVM, run in a worker: on this machine, or in an RPC session."""
 
 import contextlib
 import socket
@@ -22,11 +22,11 @@ POLL_SECONDS = 0.2
 
 
 class UnreachableError(DeviceTransportError):
-    """A device that is not there, however often one asks."""
+    """The device is not there, and retrying does not help."""
 
 
 def open_library(state: State, name: str, kind: str, path: Path) -> None:
-    """Load a library for the code of this kind on this machine; a worker's call."""
+    """Load a library for a device of this kind on this machine; called in a worker."""
     import tvm
 
     with _explained(name, "load its library", remote=False):
@@ -35,7 +35,7 @@ def open_library(state: State, name: str, kind: str, path: Path) -> None:
 
 
 def find_device(state: State, name: str, host: str, port: int, key: str, seconds: float) -> None:
-    """Wait until the tracker has a free device of this key; a worker's call."""
+    """Wait until the tracker has a free device with this key; called in a worker."""
     end = time.monotonic() + seconds
     while True:
         reason = _why_not(state, host, port, key)
@@ -47,15 +47,15 @@ def find_device(state: State, name: str, host: str, port: int, key: str, seconds
 
 
 def _why_not(state: State, host: str, port: int, key: str) -> str:
-    """Return why there is no free device of this key, or nothing if there is one."""
+    """Return why there is no free device with this key, or "" if there is one."""
     from tvm import rpc
 
     try:
-        # TVM itself would try for a minute.
+        # TVM itself would retry for a minute.
         socket.create_connection((host, port), timeout=5).close()
         tracker = state["tracker"] = rpc.connect_tracker(host, port)
         devices = tracker.summary()["queue_info"]
-    except Exception as error:  # Errors of sockets, and TVM's own where the answer is cut short.
+    except Exception as error:  # Socket errors, and TVM's own if the answer is cut short.
         return (
             f"no tracker answers at {host}:{port} ({last_line(error)}). Start one with "
             f"python -m tvm.exec.rpc_tracker --host 0.0.0.0 --port {port}, or set device.tracker."
@@ -75,9 +75,9 @@ def _why_not(state: State, host: str, port: int, key: str) -> str:
 
 
 def open_session(state: State, name: str, kind: str, key: str, path: Path) -> None:
-    """Open a session on the device that was found, and load a library there; a worker's call."""
+    """Open a session on the found device, and load a library there; called in a worker."""
     with _explained(name, "load its library", remote=True):
-        # Its own time limit would not end a call that hangs: the worker is killed instead.
+        # Its own timeout would not end a call that hangs; the worker is killed instead.
         session = state["tracker"].request(key, session_timeout=0, max_retry=1)
         device = _device(session, kind, name)
         session.upload(str(path))
@@ -85,13 +85,13 @@ def open_session(state: State, name: str, kind: str, key: str, path: Path) -> No
 
 
 def run_samples(state: State, samples: Sequence[Rows]) -> list[list[np.ndarray]]:
-    """Return the outputs of each sample; a worker's call."""
+    """Return the outputs of each sample; called in a worker."""
     with _explained(state["name"], "run it", state["remote"]):
         return [_ran(state, rows) for rows in samples]
 
 
 def time_sample(state: State, rows: Rows, warmup: int, repeats: int) -> Latency:
-    """Return how long a sample takes by the clock of the device; a worker's call."""
+    """Return how long a sample takes by the device's clock; called in a worker."""
     with _explained(state["name"], "run it", state["remote"]):
         for _ in range(warmup):
             _ran(state, rows)
@@ -109,7 +109,7 @@ def _start(state: State, name: str, library: Any, device: Any, remote: bool) -> 
 
 
 def _device(place: Any, kind: str, name: str) -> Any:
-    """Return the device of this kind, here or in a session; raise where there is no driver."""
+    """Return the device of this kind, here or in a session; raise if it has no driver."""
     device = place.device("cpu" if kind == "llvm" else kind, 0)
     if not device.exist:
         reason = f"it has no {kind} device"
@@ -119,7 +119,7 @@ def _device(place: Any, kind: str, name: str) -> Any:
             reason = last_line(error).rstrip(".")
         raise UnreachableError(
             f"{name} cannot be used: {reason}. The TVM runtime that runs candidates needs a driver "
-            f"for {kind}, which the one of PyPI may not have: build TVM with "
+            f"for {kind}, which the one from PyPI may lack: build TVM with "
             f"USE_{kind.upper()}=ON, or use its RPC app on Android."
         )
     return device
@@ -134,7 +134,7 @@ def _placed(state: State, rows: Rows) -> list[Any]:
 def _ran(state: State, rows: Rows) -> list[np.ndarray]:
     """Return the outputs of one sample."""
     machine = state["machine"]
-    # In these steps, as a tuple of outputs does not come back from a remote call.
+    # In these steps, because a remote call cannot return a tuple of outputs.
     machine.set_input("main", *_placed(state, rows))
     machine.invoke_stateful("main")
     outputs = machine.get_outputs("main")
@@ -143,7 +143,7 @@ def _ran(state: State, rows: Rows) -> list[np.ndarray]:
 
 @contextlib.contextmanager
 def _explained(name: str, what: str, remote: bool) -> Iterator[None]:
-    """Make errors of TVM the device's own: of the candidate, or of the way to the device."""
+    """Turn TVM's errors into errors of the candidate or of the connection."""
     try:
         yield
     except UnreachableError:
@@ -157,7 +157,7 @@ def _explained(name: str, what: str, remote: bool) -> Iterator[None]:
 
 
 def _of_the_link(error: Exception) -> bool:
-    """Tell whether a call over RPC failed on its way, and not over there."""
-    # What is raised over there comes back in these words, and what is raised here has these types.
+    """Tell whether an RPC call failed in the connection, not on the device."""
+    # Errors on the device come back with these words, and errors raised here have these types.
     here = isinstance(error, TypeError | ValueError | LookupError | AttributeError)
     return not here and "Error caught from RPC call" not in str(error)

@@ -1,8 +1,8 @@
-"""A schedule for TVM's CPU code: vector units and all cores, without tuning.
+"""A schedule for TVM's CPU code that uses vector units and all cores, without tuning.
 
 TVM lowers an operation to plain nested loops, which its compiler neither vectorizes nor spreads
-over threads. The rule here computes a tile of the output at a time: it stays in registers while the
-reduction runs, and what is fused behind it (bias, activation, quantization) is applied there.
+over threads. The rule here computes one tile of the output at a time. The tile stays in registers
+during the reduction, and what is fused behind it (bias, activation, quantization) is applied there.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -14,17 +14,17 @@ _REDUCTION = 2
 """TVM's number for an axis that is summed over."""
 
 LANES = 8
-"""Values along the innermost axis of a tile, or twice as many where that divides it."""
+"""Values along the innermost axis of a tile; twice as many if that divides the axis."""
 
 ROWS = 8
-"""Output channels in a tile: each value that is read is used so many times."""
+"""Output channels in a tile: each value that is read is used this many times."""
 
 WORTH_A_THREAD = 4096
-"""Below so many values, waking the other threads costs more than it saves."""
+"""Below this many values, waking the other threads costs more than it saves."""
 
 
 def schedule_pass() -> Any:
-    """Return the pass that schedules every function it knows how to, and leaves the others."""
+    """Return the pass that schedules the functions it can, and leaves the others unchanged."""
     from tvm.s_tir import dlight
 
     class VectorizeAndParallelize(dlight.base.ScheduleRule):
@@ -35,7 +35,7 @@ def schedule_pass() -> Any:
 
 
 def scheduled(func: Any) -> Any:
-    """Return a schedule of this function, or None where none is known: it then runs as it is."""
+    """Return a schedule of this function, or None if none is known; it then runs unscheduled."""
     from tvm import s_tir
 
     schedule = s_tir.Schedule(func)
@@ -76,12 +76,12 @@ def _is_reduction(schedule: "s_tir.Schedule", block: Any) -> bool:
 def _is_copy(schedule: "s_tir.Schedule", block: Any) -> bool:
     """Tell whether a block only copies, as the padding in front of a pointwise convolution does."""
     body = schedule.get(block).body
-    # TVM 0.27 has no class of its own for a load that isinstance takes.
+    # TVM 0.27 has no class for a load that works with isinstance.
     return type(body).__name__ == "BufferStore" and type(body.value).__name__ == "BufferLoad"
 
 
 def _inlined(schedule: "s_tir.Schedule", blocks: list[Any]) -> list[Any]:
-    """Return these blocks but those that can be computed inside the last one."""
+    """Return these blocks except those that can be computed inside the last one."""
     from tvm import s_tir
 
     kept = []
@@ -94,7 +94,7 @@ def _inlined(schedule: "s_tir.Schedule", blocks: list[Any]) -> list[Any]:
 
 
 def _same_loops(schedule: "s_tir.Schedule", block: Any, other: Any) -> bool:
-    """Tell whether the second block goes through the output of the first, in the same order."""
+    """Tell whether the second block loops over the first one's output in the same order."""
     spatial = [_extent(schedule, loop) for loop in _loops(schedule, block)[0]]
     return spatial == [_extent(schedule, loop) for loop in schedule.get_loops(other)]
 
@@ -120,7 +120,7 @@ def _elementwise(schedule: "s_tir.Schedule", block: Any) -> None:
     """Vectorize a block that computes each value by itself, and spread it over the threads."""
     if not schedule.get_loops(block):
         return
-    # Not all loops as one: what is broadcast would then be found by divisions.
+    # Not all loops fused: indices of broadcast values would then need divisions.
     *outer, inner = schedule.get_loops(block)
     count = _extent(schedule, inner)
     for loop in outer:
@@ -135,12 +135,12 @@ def _elementwise(schedule: "s_tir.Schedule", block: Any) -> None:
 
 
 def _is_conditional(schedule: "s_tir.Schedule", block: Any) -> bool:
-    """Tell whether a block reads on a condition, as padding does: vectors of that are slower."""
+    """Tell whether a block reads conditionally, as padding does; vectorizing that is slower."""
     return "if_then_else" in str(schedule.get(block).body)
 
 
 def _tiled(schedule: "s_tir.Schedule", block: Any, epilogue: Any | None) -> None:
-    """Compute a block that sums in tiles of its output, each with its epilogue."""
+    """Compute a reduction in tiles of its output, each with its epilogue."""
     spatial, summing = _loops(schedule, block)
     size = 1
     for loop in spatial:
@@ -161,16 +161,16 @@ def _tiled(schedule: "s_tir.Schedule", block: Any, epilogue: Any | None) -> None
     tile, steps = loops[1 : 1 + len(spatial)], loops[1 + len(spatial) :]
     schedule.reorder(*steps, *tile)
     _unrolled(schedule, [loop for loop in tile if _extent(schedule, loop) > 1])
-    # In this order: a block whose beginning is apart no longer counts as a sum.
+    # In this order: a block with a separate initialisation no longer counts as a reduction.
     if size >= WORTH_A_THREAD:
         schedule.parallel(outer)
     schedule.decompose_reduction(block, steps[0])
 
 
 def _by_rows(schedule: "s_tir.Schedule", block: Any, epilogue: Any, size: int) -> None:
-    """Compute a row at a time: a depthwise convolution, whose channels would share nothing.
+    """Compute one row at a time, for depthwise convolutions, whose channels share no inputs.
 
-    The few steps that it sums are unrolled, and the row vectorized, by LLVM.
+    LLVM unrolls the short reduction and vectorizes the row.
     """
     *outer, _ = schedule.get_loops(epilogue)
     row = schedule.fuse(*outer)
@@ -201,7 +201,7 @@ def _tile(schedule: "s_tir.Schedule", block: Any) -> Any:
 
 
 def _row_and_column(schedule: "s_tir.Schedule", loops: list[Any]) -> tuple[int, int]:
-    """Return the axes that a tile goes along: the channels, and the innermost that is not 1."""
+    """Return the two axes of a tile: the channels, and the innermost one longer than 1."""
     wide = [at for at, loop in enumerate(loops) if _extent(schedule, loop) > 1]
     column = wide[-1] if wide else len(loops) - 1
     return (wide[0] if len(wide) > 1 else -1), column
@@ -216,5 +216,5 @@ def _unrolled(schedule: "s_tir.Schedule", loops: list[Any]) -> None:
 
 
 def _divisor(number: int, limit: int) -> int:
-    """Return the largest divisor within the limit: a tile that does not fit has to be guarded."""
+    """Return the largest divisor up to the limit; tiles that do not divide evenly need guards."""
     return max(each for each in range(1, min(number, limit) + 1) if number % each == 0)

@@ -1,1 +1,1 @@
-"""Measuring: one path from a candidate to what is recorded of it, whoever asks for it."""
+"""Measuring: the one path from a candidate to its recorded measurement."""

@@ -1,4 +1,4 @@
-"""Candidates built and measured in a row, which run what they have in common once."""
+"""Candidates built and measured one after another; what they have in common runs once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,14 +15,14 @@ from seqto.protocols import Device, SharesPrefixes
 from seqto.types import Candidate, Measurement, Model
 
 SHARED_BYTES = MEMORY_LIMIT
-"""Activations that are kept for the next candidates; 0: nothing is shared."""
+"""How many bytes of activations to keep for the next candidates; 0 shares nothing."""
 
 
 @dataclass(frozen=True)
 class Attempt:
     """What a candidate scored, or why it failed.
 
-    `undone` are the layers that it leaves in float, but that the device runs in integers anyway.
+    `undone` are the float layers that the device runs in integers anyway.
     """
 
     measurement: Measurement | None = None
@@ -36,10 +36,9 @@ def attempts(
     candidates: Sequence[Candidate],
     known: Mapping[str, Measurement] | None = None,
 ) -> Iterator[Attempt]:
-    """Yield how each candidate fares, in their order.
+    """Yield each candidate's attempt, in their order.
 
-    `known` are earlier measurements by the digest of the model: the same model is not measured
-    twice.
+    `known` holds earlier measurements by the model's digest: no model is measured twice.
     """
     measured = dict(known or {})
     built = [_built(parts, subject, candidate) for candidate in candidates]
@@ -68,22 +67,22 @@ def attempts(
 
 
 def shares_prefixes(device: Device) -> bool:
-    """Tell whether the device runs parts of models as it runs the whole."""
+    """Return whether running a model in parts on this device gives the same outputs."""
     return isinstance(device, SharesPrefixes) and device.shares_prefixes
 
 
 def _of_the_float_model(model: Model, subject: Subject) -> np.ndarray | None:
-    """Return the float model's outputs if it is this very one, with every layer left alone."""
+    """Return the float model's outputs if this model computes the same, and None otherwise."""
     return subject.reference if same_computation(model, subject.model) else None
 
 
 def _shares(device: Device, subject: Subject) -> bool:
-    """Return whether it pays to run parts of models: not where models are too large to copy."""
+    """Return whether to run models in parts; models that are too large to copy are not."""
     return shares_prefixes(device) and not subject.model.is_large
 
 
 def _built(parts: Parts, subject: Subject, candidate: Candidate) -> Model | Attempt:
-    """Return the candidate's model, or why there can be none."""
+    """Return the candidate's model, or why it cannot be built."""
     try:
         return parts.quantizer.quantize(subject.model, subject.ranges, candidate)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""A candidate that a person chooses by hand, and what is wrong with a choice."""
+"""Candidates chosen by hand, and the checks of such a choice."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,9 @@ def excluding(excluded: Any, subject: Subject) -> Candidate:
 
 
 def mixed(groups: Any, subject: Subject) -> Candidate:
-    """Return the candidate that has these layers in these precisions, and the others in int8.
+    """Return the candidate with these layers in these precisions, and all others in int8.
 
-    `groups` are lists of layers by precision.
+    `groups` maps each precision to a list of layers.
     """
     if not isinstance(groups, Mapping):
         raise ConfigError(
@@ -48,7 +48,7 @@ def mixed(groups: Any, subject: Subject) -> Candidate:
 
 
 def most_sensitive(count: Any, parts: Parts, subject: Subject, workspace: Workspace) -> Candidate:
-    """Return the candidate that leaves so many of the most sensitive layers in float32."""
+    """Return the candidate that leaves the `count` most sensitive layers in float32."""
     known = subject.layer_names
     if not isinstance(count, int) or not 0 <= count <= len(known):
         raise ConfigError(
@@ -57,14 +57,14 @@ def most_sensitive(count: Any, parts: Parts, subject: Subject, workspace: Worksp
         )
     ranking = rank_layers(parts, subject, workspace)
     units = {each.layer.unit for each in ranking[:count]}
-    # Those that run as one with them have to follow.
+    # Layers that run as one with them need the same precision.
     return Candidate.excluding(
         known, [layer.name for layer in subject.layers if layer.unit in units]
     )
 
 
 def same_as(trial: Trial, subject: Subject) -> Candidate:
-    """Return the candidate of a trial; raise where it is of another model."""
+    """Return the trial's candidate; raise if it belongs to another model."""
     where = f"candidate.from_run={trial.id}"
     names, known = [name for name, _ in trial.candidate.precisions], subject.layer_names
     if sorted(names) != sorted(known):
@@ -78,7 +78,7 @@ def same_as(trial: Trial, subject: Subject) -> Candidate:
 
 
 def checked(candidate: Candidate, scheme: str | None, parts: Parts, subject: Subject) -> Candidate:
-    """Return the candidate in this scheme; raise where the quantizer cannot make it."""
+    """Return the candidate in this scheme; raise if the quantizer cannot make it."""
     candidate = _in_scheme(candidate, scheme, parts.quantizer)
     _require_precisions(candidate, parts.quantizer)
     if apart := _apart(candidate, subject.layers):
@@ -91,7 +91,7 @@ def checked(candidate: Candidate, scheme: str | None, parts: Parts, subject: Sub
 
 
 def _require_precisions(candidate: Candidate, quantizer: Quantizer) -> None:
-    """Raise where a layer is to have a precision that the quantizer does not offer."""
+    """Raise if a layer has a precision that the quantizer does not offer."""
     for layer, precision in candidate.precisions:
         if precision not in quantizer.precisions:
             raise ConfigError(
@@ -102,7 +102,7 @@ def _require_precisions(candidate: Candidate, quantizer: Quantizer) -> None:
 
 
 def _apart(candidate: Candidate, layers: Sequence[Layer]) -> list[str]:
-    """Return which groups of layers get different precisions, in words."""
+    """Return a description of each group that runs as one but mixes precisions."""
     given, groups = dict(candidate.precisions), dict[str, list[str]]()
     for layer in layers:
         groups.setdefault(layer.unit, []).append(layer.name)
@@ -126,7 +126,7 @@ def _in_scheme(candidate: Candidate, scheme: str | None, quantizer: Quantizer) -
 
 
 def _known(given: Sequence[Any], known: Sequence[str], where: str) -> list[str]:
-    """Return the names of layers as text; raise where the model has no such layer."""
+    """Return the layers' names as strings; raise if the model has no such layer."""
     # Hydra reads a name like 12 as a number.
     names = [str(name) for name in given]
     unknown = [name for name in names if name not in known]
@@ -136,5 +136,5 @@ def _known(given: Sequence[Any], known: Sequence[str], where: str) -> list[str]:
 
 
 def _listed(given: Any) -> Sequence[Any]:
-    """Return a list of names, also where there is but one and no brackets."""
+    """Return a list of names, also for a single name without brackets."""
     return [given] if isinstance(given, str) or not isinstance(given, Sequence) else given

@@ -18,7 +18,7 @@ def measure(
     metric: Metric,
     outputs: np.ndarray | None = None,
 ) -> Measurement:
-    """Return what this model scores on the device; its outputs, if they are known, are not run."""
+    """Measure this model on the device; it runs only if its outputs are not given."""
     program = device.load(model)
     try:
         if outputs is None:
@@ -55,7 +55,7 @@ def float_latency(subject: Subject, device: Device) -> dict[str, float]:
 
 
 def needed_session(model: Model, device: Device) -> dict[str, str]:
-    """Return the session options under which the model runs on the device."""
+    """Return the session options that the model needs on the device."""
     facts = device.describe()
     return {
         **{name: fact for name, fact in facts.items() if name.startswith("session.")},
@@ -64,7 +64,7 @@ def needed_session(model: Model, device: Device) -> dict[str, str]:
 
 
 def undone(candidate: Candidate, model: Model, device: Device) -> list[str]:
-    """Return the layers that this candidate leaves in float, and the device runs in integers."""
+    """Return the candidate's float layers that the device runs in integers anyway."""
     left = [name for name, each in candidate.precisions if each not in (INT8, INT16)]
     kernels = device.kernels(model) if left else {}
     return [name for name in left if name in kernels and kernels[name].is_integer]

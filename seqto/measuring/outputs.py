@@ -1,4 +1,4 @@
-"""What a model gives for all samples on a device."""
+"""A model's outputs for all samples on a device."""
 
 import numpy as np
 

@@ -17,7 +17,7 @@ GROUPS = {
     "metric": "metric",
     "device": "device",
 }
-"""The config groups that parts come from, and what these are called here."""
+"""Each config group, and the field of `Parts` that it fills."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Parts:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What makes a study of these parts another one than a study of others."""
+        """What distinguishes a study of these parts from any other."""
         parts = {group: identity(getattr(self, name)) for group, name in GROUPS.items()}
         return {**parts, "precisions": list(self.precisions)}
 
@@ -66,5 +66,5 @@ class Parts:
 def registered_name(source: ModelSource, device: Device, quantizer: Quantizer) -> str:
     """Return the name under which the models of such studies are registered."""
     name = f"seqto-{source.name}-{device.name}-{quantizer.name}"
-    # MLflow's registry refuses both, and only when all candidates are measured.
+    # MLflow's registry refuses both characters, and only after all candidates are measured.
     return name.replace("/", "-").replace(":", "-")

@@ -1,4 +1,4 @@
-"""Candidates measured side by side by processes of this machine, and recorded by this one."""
+"""Candidates measured in parallel processes on this machine; this process records them."""
 
 import contextlib
 import multiprocessing
@@ -21,18 +21,18 @@ from seqto.types import Candidate, Measurement
 from seqto.workspace import Workspace
 
 GROUP = 4
-"""Candidates that a process measures in a row, so that it runs what they have in common once."""
+"""How many candidates a process measures in a row, to run what they have in common once."""
 
 _CRASHED = "its process ended; device.isolated=true finds the layers responsible"
 
 _FORKS = "fork" in multiprocessing.get_all_start_methods()
-"""A forked process has all that was prepared here at no cost. It makes the sessions that it uses
-itself, so no thread of ONNX Runtime is lost."""
+"""A forked process inherits everything prepared here at no cost. It opens its own sessions, so no
+thread of ONNX Runtime is lost in the fork."""
 
 
 @dataclass(frozen=True)
 class Running:
-    """A group of assignments in a process, and the trials that are open for them."""
+    """A group of assignments running in a process, and their open trials."""
 
     group: Sequence[Assignment]
     trials: Sequence[str]
@@ -40,7 +40,7 @@ class Running:
 
 
 class Pool:
-    """Measures and records candidates, in so many processes, or in this one if it is one."""
+    """Measures and records candidates in `count` processes, or in this process if `count` is 1."""
 
     def __init__(self, parts: Parts, subject: Subject, log: TrialLog, count: int = 1) -> None:
         self._parts, self._subject, self._log = parts, subject, log
@@ -50,11 +50,11 @@ class Pool:
 
     @property
     def batch(self) -> int:
-        """How many candidates to give it at a time."""
+        """How many candidates to launch at a time."""
         return GROUP * self._count
 
     def launch(self, study: str | None, assignments: Sequence[Assignment]) -> Iterator[str]:
-        """Yield the ids of these assignments' trials, in their order, as they end."""
+        """Yield the ids of these assignments' trials in order, each when it ends."""
         recorder = Recorder(self._log, study, self._parts.device.name)
         groups = _groups(assignments, self._count)
         run = self._side_by_side if self._count > 1 else self._in_this_process
@@ -66,14 +66,14 @@ class Pool:
             raise
 
     def close(self) -> None:
-        """End the processes, whatever they do."""
+        """Kill the processes, whatever they are doing."""
         pool, self._processes = self._processes, None
         if pool is not None:
             processes = list((pool._processes or {}).values())
             pool.shutdown(wait=False, cancel_futures=True)
             for process in processes:
                 process.kill()
-            # Else they stay as zombies, and nobody counts what they took.
+            # Otherwise they stay as zombies, and their CPU time is not counted.
             for process in processes:
                 process.join()
 
@@ -120,12 +120,12 @@ class Pool:
         try:
             return self._started().submit(_measure, candidates, self._known)
         except BrokenProcessPool:
-            # It broke under another group, which is told so.
+            # Another group broke it, and that group's result reports the crash.
             self.close()
             return self._started().submit(_measure, candidates, self._known)
 
     def _result(self, running: Running) -> list[Attempt]:
-        """Return what the group scored; where a process crashed, each is tried on its own."""
+        """Return the group's attempts; after a crash, try each candidate in its own process."""
         try:
             return running.future.result()
         except BrokenProcessPool:
@@ -137,7 +137,7 @@ class Pool:
             try:
                 return pool._submit([assignment]).result()[0]
             except BrokenProcessPool:
-                # To look for the layers responsible, this process would run into it as well.
+                # Looking for the layers responsible would crash this process as well.
                 return Attempt(failure=f"Crash: {_CRASHED}")
 
     def _started(self) -> ProcessPoolExecutor:
@@ -152,7 +152,7 @@ class Pool:
 
 
 class _Job:
-    """What a worker's process measures candidates of; a forked one inherits it."""
+    """What a worker process measures; a forked process inherits it."""
 
     parts: Parts
     subject: Subject
@@ -173,7 +173,7 @@ def usable_cores() -> int:
 
 
 def _begin(parent: int, given: tuple[Parts, Workspace] | None) -> None:
-    """Make a worker's process end with its parent, and not by what is meant for the parent."""
+    """Make a worker process end with its parent, and ignore the parent's Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()

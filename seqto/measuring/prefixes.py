@@ -1,4 +1,4 @@
-"""Models that begin alike, run on the same samples: what they have in common is run once."""
+"""Models with the same beginning, run on the same samples: the common part runs once."""
 
 import contextlib
 import itertools
@@ -15,24 +15,24 @@ from seqto.protocols import Device
 from seqto.types import Arrays, Model, Samples
 
 MEMORY_LIMIT = 128 * 2**20
-"""Bytes of activations that are kept at a time; twice as many save EfficientNet-Lite0 nothing."""
+"""Bytes of activations to keep at a time; twice as many save nothing on EfficientNet-Lite0."""
 
 _WORTH = 0.05
-"""The share of a model's layers that is worth keeping activations for.
+"""The smallest share of a model's layers that is worth keeping activations for.
 
-A session more costs next to nothing: on EfficientNet-Lite0 those of the parts load together as fast
-as that of the whole.
+More sessions cost next to nothing: on EfficientNet-Lite0 all parts together load as fast as the
+whole model.
 """
 
 _LAYERS = ("Conv", "ConvTranspose", "ConvInteger", "Gemm", "MatMul", "MatMulInteger")
 
 
 class SharedRuns:
-    """The outputs of many models, which go on where they part from the one before.
+    """The outputs of many models, each started where it begins to differ from the one before.
 
-    A model is run in parts where a later one parts from it, and what there is at that place is
-    kept for all samples, `limit` bytes at the most. The next models go on from the last such place
-    that they have in common. To ask for the models in their order costs least; any order is right.
+    A model is cut where later models begin to differ from it, and the activations at the cuts are
+    kept for all samples, up to `limit` bytes. Each later model starts from the last kept cut that
+    it shares. Asking for the models in order is cheapest; any order gives the same outputs.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class SharedRuns:
         self._routes: list[_Route] = []
         before: Model | None = None
         for model in map(in_order, models):
-            # What else is an output may keep nodes from being fused.
+            # A second output may keep nodes from being fused.
             alone = len(model.proto.graph.output) == 1
             common = common_nodes(before, model) if before is not None and alone else 0
             self._routes.append(_Route.of(model, common))
@@ -61,13 +61,13 @@ class SharedRuns:
 
     @property
     def kept_bytes(self) -> int:
-        """What the activations take that are kept now."""
+        """How many bytes of activations are kept now."""
         return sum(each.size for each in self._kept)
 
     def outputs(self, index: int) -> np.ndarray:
-        """Return the first output of this model for all samples, to the bit as `run_all` would.
+        """Return this model's first output for all samples, bit-identical to `run_all`.
 
-        Raises what loading or running the model does; the others can still be asked for.
+        An error of loading or running this model is raised; the other models stay usable.
         """
         self._go_to(index)
         start = self._start(index)
@@ -77,31 +77,31 @@ class SharedRuns:
         try:
             outputs = self._in_parts(index, start, cuts)
         except DeviceError:
-            # As a whole it may run, or fails with an error of its own.
+            # The whole model may still run, or it fails with its own error.
             return self._whole(index)
         return outputs if np.isfinite(outputs).all() else self._whole(index)
 
     def _go_to(self, index: int) -> None:
-        """Forget what the model at `index` does not have in common with the one before."""
+        """Drop the activations that the model at `index` does not share."""
         between = self._routes[self._last + 1 : index + 1]
         common = min((each.common for each in between), default=0)
         self._kept = [each for each in self._kept if each.cut.position <= common]
         self._last = index
 
     def _start(self, index: int) -> "_Kept | None":
-        """Return the last place that was kept where this model can go on."""
+        """Return the last kept cut from which this model can start."""
         cuts = self._routes[index].layers
         return next((each for each in reversed(self._kept) if each.cut in cuts), None)
 
     def _plan(self, index: int, start: "_Kept | None") -> list[Cut]:
-        """Return where this model is to be cut behind its start for the sake of later ones."""
+        """Return where to cut this model, after its start, for the sake of later models."""
         route = self._routes[index]
         first = start.cut if start else route.first
         room = self._limit - self.kept_bytes
         last = route.layers[route.end] + 1
         chosen: list[Cut] = []
         reach = route.end.position + 1
-        # The next models part from this one at ever earlier places.
+        # Later models share ever shorter beginnings with this one.
         for later in self._routes[index + 1 :]:
             if later.common >= reach:
                 continue
@@ -124,7 +124,7 @@ class SharedRuns:
         return outputs_of(self._models[index], self._samples, self._batch, self._device)
 
     def _in_parts(self, index: int, start: "_Kept | None", cuts: Sequence[Cut]) -> np.ndarray:
-        """Return the model's outputs from this start on, and keep what there is at the cuts."""
+        """Run the model from this start, keep the activations at the cuts, return its outputs."""
         route, model = self._routes[index], in_order(self._models[index])
         places = dict.fromkeys([start.cut if start else route.first, *cuts, route.end])
         new = {cut: _Kept(cut) for cut in cuts}
@@ -148,16 +148,16 @@ class SharedRuns:
         return found[: len(self._samples)] if self._samples.fixed_batch else found
 
     def _let_go(self, new: dict[Cut, "_Kept"]) -> None:
-        """Drop the first of what is being kept if all is more than was expected."""
+        """Drop the earliest new activations while everything together exceeds the limit."""
         while self.kept_bytes + sum(each.size for each in new.values()) > self._limit:
             del new[next(iter(new))]
 
 
 @dataclass(frozen=True, eq=False)
 class _Route:
-    """Where a model may be cut, in order, with the layers before each; its graph is not kept.
+    """A model's possible cuts in order, with the number of layers before each.
 
-    `common` are the first nodes that are as in the model before.
+    `common` is how many first nodes are the same as in the model before.
     """
 
     layers: Mapping[Cut, int]
@@ -177,17 +177,17 @@ class _Route:
 
     @property
     def end(self) -> Cut:
-        """The place behind all nodes."""
+        """The place after all nodes."""
         return list(self.layers)[-1]
 
     @property
     def worth(self) -> float:
-        """How many layers are worth keeping activations for."""
+        """The fewest layers that are worth keeping activations for."""
         return max(self.layers[self.end] * _WORTH, 1)
 
 
 class _Kept:
-    """What there is at a cut, batch by batch."""
+    """The activations at a cut, batch by batch."""
 
     def __init__(self, cut: Cut) -> None:
         self.cut = cut
@@ -195,6 +195,6 @@ class _Kept:
         self.size = 0
 
     def add(self, tensors: Arrays) -> None:
-        """Keep those of one more batch."""
+        """Keep the activations of one more batch."""
         self.batches.append(tensors)
         self.size += sum(each.nbytes for each in tensors.values())

@@ -1,4 +1,4 @@
-"""Trials as they are opened, ended and recorded."""
+"""Trials: opened, ended and recorded."""
 
 import logging
 from collections.abc import Iterator
@@ -22,23 +22,23 @@ class Assignment:
 
 @dataclass
 class Recorder:
-    """Records the trials of one study, or with None those of candidates on their own."""
+    """Records the trials of one study; `study` is None for candidates without a study."""
 
     log: TrialLog
     study: str | None
     device: str
-    """The name of what they are measured on."""
+    """The name of the device that they are measured on."""
     _open: list[str] = field(default_factory=list)
 
     def start(self, assignment: Assignment) -> str:
-        """Return the id of a new trial, by a name that tells it apart."""
+        """Open a trial with a telling name, and return its id."""
         name = trial_name(assignment.index, assignment.candidate)
         trial = self.log.start_trial(self.study, assignment.index, assignment.candidate, name)
         self._open.append(trial)
         return trial
 
     def end(self, trial: str, assignment: Assignment, made: Attempt) -> None:
-        """Record how a candidate fared; a model measured before has the figures of then."""
+        """Record a candidate's attempt; a model measured before keeps its earlier figures."""
         measurement = made.measurement
         if measurement is None:
             self.log.end_trial(trial, TrialState.FAILED, made.failure)
@@ -52,7 +52,7 @@ class Recorder:
 
     @contextmanager
     def open_trials(self) -> Iterator[None]:
-        """Record trials as KILLED that the block left open because it was interrupted."""
+        """Record the trials that an interrupted block left open as KILLED."""
         try:
             yield
         except BaseException:

@@ -1,7 +1,7 @@
 """Candidates measured on a few samples, before any is evaluated in full.
 
 A search may try hundreds of candidates. Each is first measured on a few calibration samples,
-never on those of the evaluation, and only what can still be on the front is evaluated.
+never on evaluation samples, and only candidates that may be on the front are evaluated.
 """
 
 import json
@@ -36,7 +36,7 @@ class Screen:
         self.trials: dict[Candidate, Trial] = {}
 
     def measure_all(self, walk: Walk) -> None:
-        """Measure all that a search asks for, and tell it the results."""
+        """Measure every candidate that the search asks for, and tell it the results."""
         while candidates := walk.ask(1):
             walk.tell(self.measure(candidates[0]))
 
@@ -55,7 +55,7 @@ class Screen:
         return self.trials[candidate]
 
     def table(self, evaluated: Sequence[Candidate]) -> Table:
-        """Return what was screened as plain rows, by size, and what of it is evaluated in full."""
+        """Return the screened candidates as plain rows by size, marked if evaluated in full."""
         rows: list[dict[str, str | float | bool | None]] = [
             {
                 "key": trial.candidate.key,
@@ -69,7 +69,7 @@ class Screen:
         return sorted(rows, key=lambda row: float(row.get("size_bytes") or 0))
 
     def _kept(self, candidate: Candidate) -> dict[str, float]:
-        """Return the candidate's metrics from the folder, measured first if they are not there."""
+        """Return the candidate's metrics from the folder; measure and store them if missing."""
         path = self._folder / f"{candidate.key}.json"
         if not path.exists():
             metrics = self._measured(candidate)
@@ -92,5 +92,5 @@ class Screen:
 
 
 def _screening(device: Device) -> Device:
-    """Return the device itself, or the one that stands in for it where loading takes long."""
+    """Return the device, or its faster stand-in if loading a model on it takes long."""
     return device.stand_in if isinstance(device, StandIn) else device

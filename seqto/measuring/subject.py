@@ -1,4 +1,4 @@
-"""What is computed once a study, and kept in the workspace for the next process."""
+"""What a study computes once and keeps in the workspace for other processes."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -32,9 +32,9 @@ from seqto.types import (
 from seqto.workspace import Workspace, written_whole
 
 _AT_A_TIME = 4
-"""Samples of one inference: the activations of more leave the CPU's caches, a tenth slower."""
+"""Samples per inference: with more, activations overflow the CPU's caches, 10 % slower."""
 
-# What is kept in the workspace may come out otherwise in another version.
+# Other versions may compute something else.
 _VERSIONS = (__version__, version("onnxruntime"))
 
 
@@ -42,8 +42,8 @@ _VERSIONS = (__version__, version("onnxruntime"))
 class Subject:
     """What all candidates of a study share.
 
-    `model` is the prepared float model as the quantizer takes it, `reference` its outputs for
-    `samples`, `baseline` the original's own figures, and `batch` how many samples go at a time.
+    `model` is the float model, prepared for the quantizer; `reference` its outputs for `samples`;
+    `baseline` the figures of the original; `batch` how many samples run at a time.
     """
 
     model: Model
@@ -59,7 +59,7 @@ class Subject:
 
     @property
     def example(self) -> Arrays:
-        """One sample, or as many as the model has to be fed with in a single inference."""
+        """One sample, or a whole batch if the model's batch size is fixed."""
         return next(self.samples.batches(1))
 
     @property
@@ -73,12 +73,12 @@ def prepare_subject(
 ) -> Subject:
     """Return what all candidates share: the model, its layers, ranges, samples and outputs.
 
-    Nothing is calibrated where the study's ranges are given.
+    If the study's ranges are given, nothing is calibrated.
     """
     original = parts.source.load()
     sha, size = original.digest, float(original.size)
     floating = prepare(original)
-    # A large model is not held longer than it is needed.
+    # Free a large model as soon as it is no longer needed.
     del original
     model, layers = parts.quantizer.prepare(floating)
     specs = input_specs(floating)
@@ -105,7 +105,7 @@ def prepare_subject(
 
 
 def rank_layers(parts: Parts, subject: Subject, workspace: Workspace) -> tuple[LayerScore, ...]:
-    """Return the layers, the most hurt by quantization first."""
+    """Return the layers, those that quantization hurts most first."""
     ranked = [identity(parts.quantizer), identity(parts.sensitivity)]
     key = content_key([subject.original_sha256, subject.fingerprint, *_VERSIONS, *ranked])
 
@@ -117,18 +117,18 @@ def rank_layers(parts: Parts, subject: Subject, workspace: Workspace) -> tuple[L
 
     rows = _stored_json(workspace.scores(key), compute)
     layers = {layer.name: layer for layer in subject.layers}
-    # The stored layers may be those of another device, which runs other ones as one.
+    # The scores may come from another device, which runs other layers as one.
     return tuple(_score(row, layers[row["layer"]["name"]], parts) for row in rows)
 
 
 def _score(row: Mapping[str, Any], layer: Layer, parts: Parts) -> LayerScore:
-    """Return a layer's stored score, with what the layer takes in each precision."""
+    """Return a layer's stored score, with the layer's bytes in each precision."""
     sizes = {name: parts.quantizer.stored_bytes(layer, name) for name in parts.precisions}
     return LayerScore(layer, row["score"], row["details"], row["costs"], sizes)
 
 
 def _fixed_batch(specs: Sequence[TensorSpec]) -> int | None:
-    """Return how many samples the model takes at a time, or None where that is free."""
+    """Return the model's fixed batch size, or None if it takes any."""
     single = [spec for spec in specs if not spec.shape]
     if single:
         raise ModelError(
@@ -146,10 +146,10 @@ def _fixed_batch(specs: Sequence[TensorSpec]) -> int | None:
 
 
 def _in_batches(splits: Splits, fixed: int | None) -> Splits:
-    """Return the splits, fed in batches of this size if it is fixed."""
+    """Return the splits, set to this batch size if it is fixed."""
     if fixed is None or fixed == 1:
         return splits
-    # Two batches at least, so that two halves of the samples can be told apart.
+    # At least two batches, because rankings are compared between two halves of the samples.
     if len(splits.calibration) < 2 * fixed:
         raise DatasetError(
             f"the model takes batches of exactly {fixed} samples: set dataset.calibration_size to "
@@ -199,7 +199,7 @@ def _accuracy(reference: np.ndarray, samples: Samples) -> dict[str, float]:
 
 
 def _stored_json(path: Path, compute: Callable[[], Any]) -> Any:
-    """Return the file's content, computed and written first if it is not there."""
+    """Return the file's content; compute and write it first if the file is missing."""
     if not path.exists():
         content = compute()
         with written_whole(path) as temporary:

@@ -22,7 +22,7 @@ class Top1Agreement:
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class TopKAgreement:
-    """How much of the top k differs, order aside."""
+    """How much of the top k differs, ignoring their order."""
 
     name: str = "topk"
     k: Annotated[int, Field(ge=1)] = 5
@@ -37,7 +37,7 @@ class TopKAgreement:
             )
         wanted, found = _top_k(reference, self.k), _top_k(outputs, self.k)
         shared = (wanted[..., :, None] == found[..., None, :]).any(axis=-1)
-        # Not 1 - the share of hits: a loss of 1 % has to be 0.01, or no limit is met exactly.
+        # Not 1 - hits: rounding would make a loss of 1 % miss a limit of 0.01.
         return float(np.mean(~shared))
 
 
@@ -47,13 +47,13 @@ def top1(outputs: np.ndarray) -> np.ndarray:
 
 
 def class_scores(outputs: np.ndarray) -> np.ndarray:
-    """Return the outputs with the classes last: pooling heads leave axes of length 1 behind."""
+    """Return the outputs with the classes last, without the axes of length 1 of pooling heads."""
     while outputs.ndim > 2 and outputs.shape[-1] == 1:
         outputs = outputs[..., 0]
     if outputs.ndim < 2 or outputs.shape[-1] < 2:
         raise ModelError(
-            f"the model's first output has the shape {list(outputs.shape)}: one value a sample has "
-            "no top class. seqto takes classifiers, with a score for each class."
+            f"the model's first output has the shape {list(outputs.shape)}: one value per sample "
+            "has no top class. seqto takes classifiers, with a score for each class."
         )
     return outputs
 

@@ -6,10 +6,10 @@ from typing import Protocol
 import numpy as np
 
 FLOOR = 1e-7
-"""The least probability of a class: float32 tells no less apart, and 8 bits round to 0."""
+"""The least probability of a class: below it float32 is too coarse, and int8 rounds to 0."""
 
 UNUSABLE = 100.0
-"""The squared error of an output that is no number: as if ten standard deviations off."""
+"""The squared error of an output that is not finite, as if ten standard deviations off."""
 
 _SUM_TOLERANCE = 1e-3
 
@@ -20,7 +20,7 @@ class OutputHarm(Protocol):
     name: str
 
     def per_sample(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the harm to each of the first samples, at least 0 and always finite."""
+        """Return the harm to each of the first samples, always finite and never negative."""
         ...
 
 
@@ -30,9 +30,9 @@ def divergence(reference: np.ndarray, outputs: np.ndarray) -> float:
 
 
 def harm_to(reference: Sequence[np.ndarray]) -> OutputHarm:
-    """Return the measure that suits these outputs of the float model, one for each sample.
+    """Return the measure that suits these outputs of the float model, one per sample.
 
-    KL divergence for class scores, be they logits or a distribution already; else the mean
+    For class scores, logits or probabilities, it is the KL divergence; for other outputs the mean
     squared error as a share of the outputs' variance.
     """
     if reference[0].squeeze().ndim == 1:
@@ -52,7 +52,7 @@ class Divergence:
         self._known = _usable(rows)
 
     def per_sample(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the divergence of each sample; the largest there is for no usable output."""
+        """Return the divergence of each sample; the largest possible if an output is not usable."""
         rows = _rows(outputs)
         reference, known = self._reference[: len(rows)], self._known[: len(rows)]
         ratio = np.log(reference) - np.log(self._probabilities(rows))
@@ -61,7 +61,7 @@ class Divergence:
         return np.where(known, np.where(_usable(rows), divergence, worst), 0.0)
 
     def _probabilities(self, rows: np.ndarray) -> np.ndarray:
-        """Return the distribution of each row, no class of it impossible."""
+        """Return each row as probabilities, all of them above 0."""
         usable = np.where(_usable(rows)[:, None], rows, 0.0)
         if not self._are_distributions:
             usable = np.exp(usable - usable.max(axis=1, keepdims=True))
@@ -82,11 +82,11 @@ class SquaredError:
         self._variance = (float(values.var()) if values.size else 0.0) or 1.0
 
     def per_sample(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the error of each sample; a large one for an output that is no number."""
+        """Return the error of each sample; a large one if an output is not finite."""
         rows = _rows(outputs)
         reference, known = self._reference[: len(rows)], self._known[: len(rows)]
         usable = np.isfinite(rows).all(axis=1)
-        # Not subtracted where either is infinite: numpy would warn.
+        # Infinite values are not subtracted, because NumPy would warn.
         compared = (known & usable)[:, None]
         error = np.where(compared, rows, 0.0) - np.where(compared, reference, 0.0)
         found = np.square(error).mean(axis=1) / self._variance
@@ -94,12 +94,12 @@ class SquaredError:
 
 
 def _rows(outputs: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the values of each sample's output as a row, precise enough for small harms."""
+    """Return each sample's output as a row, in float64 to be precise for small harms."""
     return np.stack([np.asarray(each, np.float64).ravel() for each in outputs])
 
 
 def _usable(rows: np.ndarray) -> np.ndarray:
-    """Return which rows of class scores are numbers; minus infinity only rules a class out."""
+    """Return which rows of class scores are usable; minus infinity only rules out a class."""
     return np.asarray(np.isfinite(rows.max(axis=1)))
 
 

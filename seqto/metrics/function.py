@@ -10,17 +10,17 @@ from seqto.errors import ConfigError
 
 @dataclass(frozen=True)
 class FunctionMetric:
-    """The loss that a function of the float model's outputs and the candidate's returns."""
+    """The loss that a function of the float model's and the candidate's outputs returns."""
 
     function: Callable[[np.ndarray, np.ndarray], float]
 
     @property
     def name(self) -> str:
-        """What the function is called."""
+        """The function's name."""
         return getattr(self.function, "__name__", type(self.function).__name__)
 
     def loss(self, reference: np.ndarray, outputs: np.ndarray) -> float:
-        """Return what the function does; raise where that is no fraction."""
+        """Return the function's result; raise if it is not between 0 and 1."""
         loss = float(self.function(reference, outputs))
         if not 0 <= loss <= 1:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""How sure a measured fraction is."""
+"""The uncertainty of a measured fraction."""
 
 import math
 
@@ -7,12 +7,12 @@ Z95 = 1.959963984540054
 
 
 def wilson(fraction: float, count: int) -> tuple[float, float]:
-    """Return the 95 % confidence interval of a fraction of so many samples (Wilson's score).
+    """Return the 95 % confidence interval of a fraction of `count` samples (Wilson score).
 
-    Unlike the usual normal approximation it is right for few samples and near 0 and 1.
+    Unlike the usual normal approximation, it also holds for few samples and near 0 and 1.
     """
     spread = Z95**2 / count
     centre = (fraction + spread / 2) / (1 + spread)
     half = Z95 * math.sqrt(fraction * (1 - fraction) / count + spread / (4 * count)) / (1 + spread)
-    # Rounding must not put the fraction itself outside.
+    # Rounding must not put the fraction outside its own interval.
     return min(fraction, max(0.0, centre - half)), max(fraction, min(1.0, centre + half))

@@ -1,4 +1,4 @@
-"""The paper's own measure of how far predictions are apart."""
+"""The paper's measure of how far predictions are apart."""
 
 from typing import Annotated
 
@@ -12,11 +12,11 @@ from seqto.metrics.agreement import class_scores
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class RankDissimilarity:
-    """1 - (1 + tau) / 2, where tau is the weighted Kendall's of the two lists of top classes.
+    """1 - (1 + tau) / 2, where tau is the weighted Kendall tau of the two lists of top classes.
 
-    As the paper has it: the classes' numbers are taken as if they were scores. So it depends on
-    how classes are numbered, and two models that agree on the top class may be far apart. It is
-    here to compare with the paper's figures; `top1` says how often predictions change.
+    Like the paper, it treats class numbers as scores. So it depends on how classes are numbered,
+    and two models that agree on the top class may be far apart. It is here to compare with the
+    paper's figures; `top1` says how often predictions change.
     """
 
     name: str = "paper"
@@ -24,7 +24,7 @@ class RankDissimilarity:
 
     def loss(self, reference: np.ndarray, outputs: np.ndarray) -> float:
         """Return the mean dissimilarity of the samples, from 0 to 1."""
-        # Imported here: it takes longer than all other metrics.
+        # Imported here, because the import takes longer than all other metrics.
         from scipy.stats import weightedtau
 
         wanted, found = self._top(reference), self._top(outputs)

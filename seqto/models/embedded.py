@@ -14,7 +14,7 @@ _FILES = resources.files("seqto.models").joinpath("data")
 
 @dataclass(config=ConfigDict(extra="forbid"), kw_only=True)
 class EmbeddedModel:
-    """A model of seqto's own, by name."""
+    """A model that comes with seqto, by name."""
 
     name: str = "digits"
 
@@ -25,7 +25,7 @@ class EmbeddedModel:
                 f"seqto has no embedded model {self.name!r}: choose model.name from "
                 f"{', '.join(embedded_names())}, or take a file with model=local."
             )
-        # As a file, also where the package is imported from a zip archive.
+        # As a file, even if the package is imported from a zip archive.
         with resources.as_file(_FILES.joinpath(f"{self.name}.onnx")) as path:
             return load_model(path, self.name)
 

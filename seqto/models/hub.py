@@ -22,21 +22,21 @@ _NOT_FOUND = (
     "RepositoryNotFoundError",
     "RevisionNotFoundError",
     "RemoteEntryNotFoundError",
-    # As the one above is called in versions before 1.
+    # The name of the one above before version 1.
     "EntryNotFoundError",
 )
 
 
 @dataclass(config=ConfigDict(extra="forbid", arbitrary_types_allowed=True), kw_only=True)
 class HubModel:
-    """The ONNX file of a Hugging Face repository, called `name` or, without one, as the file is.
+    """An ONNX file from a Hugging Face repository, named after the file unless `name` is given.
 
-    A file of the given sha256 that is in the cache folder is used without asking anybody: it may
-    as well have been put there by hand. `needs` says in words which data the model is made for.
+    A file with the given sha256 in the cache folder is used without any request, also if it was put
+    there by hand. `needs` describes the data that the model is made for.
     """
 
     repo: Annotated[str, Field(pattern=r"^[\w.-]+/[\w.-]+$")]
-    # Relative and without dots in front: it becomes a path in the cache folder.
+    # Relative and without leading dots, because it becomes a path in the cache folder.
     file: Annotated[str, Field(pattern=r"^[^/.][^/]*(/[^/.][^/]*)*$")]
     sha256: Annotated[str | None, Field(pattern=r"^[0-9a-f]{64}$")] = None
     revision: Annotated[str, Field(pattern=r"^[\w-][\w./-]*$")] = "main"
@@ -48,11 +48,11 @@ class HubModel:
         self.name = self.name or Path(self.file).stem
 
     def load(self) -> Model:
-        """Return the model in memory, fetched first if need be."""
+        """Return the model in memory; fetch it first if needed."""
         return load_model(self.fetch(), self.name)
 
     def fetch(self) -> Path:
-        """Return the path of the file in the cache folder, fetched first if it is not there."""
+        """Return the file's path in the cache folder; fetch it first if it is missing."""
         path = self.path
         if path.is_file():
             self._require_sha256(path, "is in the way")
@@ -65,14 +65,14 @@ class HubModel:
                     self._download()
         except OSError as error:
             raise ModelError(
-                f"{self._title} cannot be kept at {path} ({error.strerror or error}): let "
-                "SEQTO_CACHE name a folder with space."
+                f"{self._title} cannot be kept at {path} ({error.strerror or error}): set "
+                "SEQTO_CACHE to a folder with space."
             ) from error
         return path
 
     @property
     def path(self) -> Path:
-        """Where the file is kept, or has to be put by hand."""
+        """Where the file is kept, or must be put by hand."""
         workspace = self.workspace or Workspace.default()
         return workspace.models() / self.repo / self.revision / self.file
 
@@ -84,13 +84,13 @@ class HubModel:
         return self.path.with_name(f".{self._title}{suffix}")
 
     def _download(self) -> None:
-        """Fetch the file, from where an earlier attempt stopped; only a good one gets its name."""
+        """Fetch the file, continuing an earlier attempt; rename it only after its check."""
         client = self._client()
         url = client.hf_hub_url(self.repo, self.file, revision=self.revision)
         with errors_only("huggingface_hub"):
             try:
                 metadata = client.get_hf_file_metadata(url)
-                # Another content of the same revision has another name here.
+                # Another content of the same revision gets another name.
                 unfinished = self._beside(f".{self.sha256 or _safe(metadata.etag)}.part")
                 _get(url, unfinished, metadata.size)
             except Exception as error:  # The client's errors have no common base.
@@ -99,7 +99,7 @@ class HubModel:
         unfinished.replace(self.path)
 
     def _client(self) -> Any:
-        """Return huggingface_hub, which only this needs."""
+        """Return huggingface_hub, which is needed only here."""
         try:
             import huggingface_hub
             import huggingface_hub.constants
@@ -111,7 +111,7 @@ class HubModel:
         return huggingface_hub
 
     def _require_sha256(self, path: Path, origin: str) -> None:
-        """Remove a file that is not what was asked for, and say so."""
+        """Remove a file whose sha256 is wrong, and raise."""
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
         if self.sha256 is None:
@@ -146,8 +146,8 @@ class HubModel:
 
 
 def _get(url: str, path: Path, size: int | None) -> None:
-    """Append what is missing of the file at this address, with a progress bar."""
-    # `hf_hub_download` itself begins anew after an interruption.
+    """Download the missing rest of the file at this address, with a progress bar."""
+    # `hf_hub_download` itself starts over after an interruption.
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils import build_hf_headers
 

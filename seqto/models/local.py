@@ -1,4 +1,4 @@
-"""A model from a file of the user."""
+"""A model from the user's file."""
 
 from dataclasses import field
 from pathlib import Path
@@ -13,9 +13,9 @@ from seqto.types import Model
 
 @dataclass(config=ConfigDict(extra="forbid"), kw_only=True)
 class LocalModel:
-    """The ONNX file at `path`, called `name` or, without one, as the file is."""
+    """The ONNX file at `path`, named after the file unless `name` is given."""
 
-    # What the file holds identifies the model, not where it lies nor what it is called.
+    # The file's content identifies the model, not its path or name.
     path: str = field(compare=False)
     name: Annotated[str, BeforeValidator(lambda name: name or "")] = field(
         default="", compare=False

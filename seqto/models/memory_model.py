@@ -1,4 +1,4 @@
-"""A model that a Python program has in memory."""
+"""A model in a Python program's memory."""
 
 from dataclasses import field
 from typing import Annotated, Any
@@ -13,9 +13,9 @@ from seqto.types import Model
 
 @dataclass(config=ConfigDict(extra="forbid"), kw_only=True)
 class InMemoryModel:
-    """An ONNX model as bytes or as a protobuf, called `name` or, without one, as its graph is."""
+    """An ONNX model as bytes or protobuf, named after its graph unless `name` is given."""
 
-    # What the model holds identifies it, not what it is called.
+    # The model's content identifies it, not its name.
     name: Annotated[str, BeforeValidator(lambda name: name or "")] = field(
         default="", compare=False
     )

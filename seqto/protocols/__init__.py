@@ -1,21 +1,20 @@
-"""The extension points: what a new model source, dataset, quantizer, device, ... has to offer.
+"""The extension points: what a new model source, dataset, quantizer, device, ... must offer.
 
-A class is used by naming it as `_target_` in a config of its group, or by handing an object of it
-to `seqto.tune`; there is no registry. One file per extension point: the protocol, what its
-conformance suite (`tests/suite_*.py`) expects beyond the signatures, and the protocols of what an
-implementation may offer besides.
+To use a class, name it as `_target_` in a config of its group, or pass an object to `seqto.tune`;
+there is no registry. One file per extension point has the protocol, what its conformance suite
+(`tests/suite_*.py`) expects beyond the signatures, and the protocols of optional features.
 
 For all of them:
-- A part is a dataclass with keyword arguments, checked when it is made (pydantic's dataclasses do).
-- Its class and its fields are its identity: two objects that differ in a field have other keys, and
-  nothing cached for one is used for the other. A field that changes no result, such as where a file
-  lies, is declared with `field(compare=False)`. State goes into attributes that begin with `_`.
-- It can be pickled, as candidates are measured by other processes.
+- A part is a dataclass with keyword arguments, checked on creation (by pydantic's dataclasses).
+- Its class and its fields are its identity: two objects that differ in a field have different keys,
+  and share no cached results. A field that changes no result, such as a file's path, is declared
+  with `field(compare=False)`. State goes into attributes that begin with `_`.
+- It can be pickled, because other processes measure candidates.
 - It raises a `SeqtoError` of the kind named in its protocol; the message says cause, valid choices
   and remedy in one line.
-- It writes to no file of the user's, and prints nothing.
-- It imports no room of seqto above or beside its own (`tests/test_imports.py` has the rule, and
-  which libraries each room may import); heavy libraries are imported where they are used.
+- It does not write to the user's files, and prints nothing.
+- It imports no package of seqto above or beside its own (`tests/test_imports.py` has the rule, and
+  which libraries each package may import); heavy libraries are imported where they are used.
 """
 
 from seqto.protocols.datasets import Dataset

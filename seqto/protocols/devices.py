@@ -23,16 +23,16 @@ class Program(Protocol):
         ...
 
     def close(self) -> None:
-        """Free what the program holds; other programs of the device go on."""
+        """Free what the program holds; other programs of the device are not affected."""
         ...
 
 
 class Device(Protocol):
     """What candidates run on.
 
-    It leaves models as they are. A failure is a DeviceError of the kind that says whose fault it
-    is: a `DeviceTransportError` says nothing about the candidate, every other kind blames it, and
-    seqto then looks for the layers responsible.
+    It does not change models. The kind of a DeviceError says whose fault a failure is: a
+    `DeviceTransportError` says nothing about the candidate; every other kind blames it, and seqto
+    then looks for the layers responsible.
     """
 
     name: str
@@ -44,44 +44,44 @@ class Device(Protocol):
     def describe(self) -> Mapping[str, str]:
         """Return what a reader must know to compare results, as short facts by name.
 
-        They are the same each time, under 200 characters each, and there is a `runtime`. Facts
-        named `session.*` are options that the model needs wherever it is loaded.
+        They are the same each time, shorter than 200 characters, and include a `runtime`. Facts
+        named `session.*` are session options that the model needs wherever it is loaded.
         """
         ...
 
     def kernels(self, model: Model) -> Mapping[str, Kernel]:
-        """Return what runs each node of the model, by the node's name, as far as it is known."""
+        """Return the kernel of each node, by the node's name, as far as known."""
         ...
 
 
 @runtime_checkable
 class StandIn(Protocol):
-    """What a device offers besides that takes long to load a model."""
+    """Optional, for a device that takes long to load a model."""
 
     @property
     def stand_in(self) -> Device:
-        """Another device, of the same arithmetic, on which a search screens its candidates."""
+        """Another device with the same arithmetic, on which a search screens its candidates."""
         ...
 
 
 @runtime_checkable
 class SharesPrefixes(Protocol):
-    """What a device offers besides on which parts of a model may run one after the other."""
+    """Optional, for a device that can run a model in parts."""
 
     @property
     def shares_prefixes(self) -> bool:
-        """Whether parts compute what they do in the whole, and cost little to load.
+        """Whether parts compute the same as the whole model, and cost little to load.
 
-        What several candidates have in common at their beginning is then run once.
+        The common beginning of several candidates then runs only once.
         """
         ...
 
 
 @runtime_checkable
 class SeveralWorkers(Protocol):
-    """What a device offers besides that several processes may use at once."""
+    """Optional, for a device that several processes may use at once."""
 
     @property
     def workers(self) -> int | None:
-        """How many processes measure candidates side by side; None: as many as there are cores."""
+        """How many processes measure candidates in parallel; None means one per core."""
         ...

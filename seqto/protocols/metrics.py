@@ -8,8 +8,8 @@ import numpy as np
 class Metric(Protocol):
     """How far a candidate's outputs are from the float model's.
 
-    The same outputs lose exactly 0.0, worse ones lose more. Axes of length 1 at the end, which
-    pooling leaves behind, count for nothing. A metric runs no model, and changes neither array.
+    Equal outputs have a loss of exactly 0.0, worse ones more. Trailing axes of length 1, which
+    pooling leaves behind, do not matter. A metric runs no model, and changes neither array.
     """
 
     name: str

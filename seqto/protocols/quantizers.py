@@ -10,39 +10,39 @@ class Quantizer(Protocol):
     """How a model is quantized.
 
     The same candidate gives the same bytes, in every process; another candidate gives other bytes.
-    With every layer in float32 the outputs are the float model's, to the bit. A layer in float32
-    keeps its float weights, and only such a layer does. Nothing that is given is changed.
+    With every layer in float32 the outputs are bit-identical to the float model's. Layers in
+    float32 keep their float weights, and no others do. Arguments are never changed.
 
-    A ModelError says `'<model>' has no layer to quantize`, and which operations it has; a
-    ConfigError `quantization=<name> has no precision 'int7', which layer '<layer>' is to have`,
-    and `Choose from ...`.
+    A ModelError says `'<model>' has no layer to quantize`, and which operations it has. A
+    ConfigError says `quantization=<name> has no precision 'int7', which layer '<layer>' is to
+    have`, and `Choose from ...`.
     """
 
     name: str
 
     @property
     def batch_invariant(self) -> bool:
-        """False where the outputs for a sample depend on the others in its batch."""
+        """False if a sample's outputs depend on the other samples in its batch."""
         ...
 
     @property
     def precisions(self) -> tuple[str, ...]:
-        """What a layer may be in; `int8` and `float32` are among them."""
+        """The precisions that a layer may have, including `int8` and `float32`."""
         ...
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
-        """Return how much of the model's file a layer takes in this precision, within 2 %."""
+        """Return the bytes that a layer takes in the model's file in this precision, within 2 %."""
         ...
 
     def prepare(self, model: Model) -> tuple[Model, tuple[Layer, ...]]:
-        """Return the model in the form that `quantize` takes, and its quantizable layers.
+        """Return the model in the form that `quantize` needs, and its quantizable layers.
 
-        It still computes what the float model does; the layers are in the order of the graph.
+        It still computes the same as the float model; the layers are in the order of the graph.
         """
         ...
 
     def calibrate(self, model: Model, samples: Samples) -> Ranges:
-        """Return the ranges of the activations, as plain floats; empty where none are needed."""
+        """Return the ranges of the activations, as plain floats; empty if none are needed."""
         ...
 
     def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
@@ -52,14 +52,14 @@ class Quantizer(Protocol):
 
 @runtime_checkable
 class SeveralSchemes(Protocol):
-    """What a quantizer offers besides that has several ways to quantize."""
+    """Optional, for a quantizer with several ways to quantize."""
 
     samples: int
-    """On how many samples they are compared."""
+    """On how many samples the schemes are compared."""
     bases: int
-    """How many of them candidates are made from, at the most."""
+    """At most how many schemes candidates start from."""
 
     @property
     def schemes(self) -> Mapping[str, Quantizer]:
-        """The ways, by the name that candidates have as their scheme."""
+        """A quantizer for each scheme, by the name that candidates have as `scheme`."""
         ...

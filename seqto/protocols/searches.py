@@ -9,31 +9,31 @@ from seqto.types import Candidate, LayerScore, Trial
 class Search(Protocol):
     """Which candidates to try, in rounds of ask and tell.
 
-    A search knows the layers of the ranking and nothing else: which of several schemes a candidate
-    is quantized by, and layers that the device cannot run quantized, are added by who asks. It
-    gives every layer of the ranking a precision, the layers of one unit the same, and asks for no
-    candidate twice. `start` forgets all that was before; the same study gives the same candidates.
-    A failed trial does not end it. With an empty ranking there is nothing to ask for.
+    A search knows only the layers of the ranking; `seqto.search.walk` adds the candidates' scheme,
+    and the layers that the device cannot run quantized. A candidate has a precision for every layer
+    of the ranking, the same within one unit, and none is returned twice. `start` resets the search;
+    the same study gives the same candidates. A failed trial does not end it. With an empty ranking,
+    `ask` returns nothing.
     """
 
     name: str
 
     @property
     def screens(self) -> int:
-        """On how many samples candidates are measured first; 0: all are evaluated in full.
+        """On how many samples candidates are screened first; 0 evaluates all in full.
 
-        A search that screens is told the `divergence` and `size_bytes` on these samples, and
-        the front of what it asked for is then evaluated in full, up to its `evaluations`.
+        If it screens, `tell` gets the `divergence` and `size_bytes` on these samples, and the front
+        of the screened candidates is then evaluated in full, up to `evaluations` of them.
         """
         ...
 
     @property
     def evaluations(self) -> int:
-        """How many candidates are evaluated in full, at the most: 3 or more; 0 without a screen."""
+        """At most how many screened candidates are evaluated in full, at least 3; else 0."""
         ...
 
     def start(self, ranking: Sequence[LayerScore]) -> None:
-        """Begin a study of these layers, the most hurt first; there may be none."""
+        """Begin a study of these layers, the most sensitive first; there may be none."""
         ...
 
     def ask(self, count: int) -> list[Candidate]:
@@ -41,9 +41,9 @@ class Search(Protocol):
         ...
 
     def tell(self, trial: Trial) -> None:
-        """Take the result of a trial, complete or failed; called in the order of `ask`."""
+        """Receive a trial's result, complete or failed; called in the order of `ask`."""
         ...
 
     def remaining(self) -> int:
-        """Return how many candidates are still to be asked for, at the most."""
+        """Return at most how many candidates are still to come."""
         ...

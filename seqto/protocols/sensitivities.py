@@ -10,10 +10,9 @@ from seqto.types import Layer, LayerScore, Model, Ranges, Samples
 class Sensitivity(Protocol):
     """How much quantization hurts each layer.
 
-    Scores are plain, finite floats, one for each layer, and the same each time. `costs` predict
-    the harm of `int8` at least, never below 0. Where there are two samples or more, `details` have
-    the scores of the `first_half` and the `second_half` of them, each ranked as if there were no
-    others.
+    Scores are plain, finite floats, one per layer, and the same each time. `costs` predict the harm
+    of at least `int8`, and are never negative. With two or more samples, `details` have the scores
+    from the `first_half` and from the `second_half` of the samples alone.
     """
 
     name: str
@@ -26,5 +25,5 @@ class Sensitivity(Protocol):
         ranges: Ranges,
         samples: Samples,
     ) -> tuple[LayerScore, ...]:
-        """Return one score per layer, the most hurt first."""
+        """Return one score per layer, the most sensitive first."""
         ...

@@ -1,4 +1,4 @@
-"""Where studies and their trials are recorded: one protocol for each part that calls it."""
+"""Where studies and their trials are recorded: one protocol per caller."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,11 +25,11 @@ class TrialLog(Protocol):
     """Single trials: written and read by `seqto.measuring`."""
 
     def start_trial(self, study: str | None, index: int, candidate: Candidate, name: str) -> str:
-        """Return the id of a new RUNNING trial of this study, or of none."""
+        """Return the id of a new RUNNING trial of this study, or of no study."""
         ...
 
     def finish_trial(self, trial: str, measurement: Measurement, duplicate_of: int | None) -> None:
-        """Record what a trial measured, or an earlier one of the same model: it is COMPLETE."""
+        """Record a trial's figures, or those of an earlier trial of the same model, as COMPLETE."""
         ...
 
     def end_trial(self, trial: str, state: TrialState, reason: str) -> None:
@@ -41,23 +41,23 @@ class TrialLog(Protocol):
         ...
 
     def twin(self, study: str, model_sha256: str) -> Trial | None:
-        """Return the COMPLETE trial of this study that measured this very model, if any."""
+        """Return the study's COMPLETE trial that measured the same model, if any."""
         ...
 
 
 class StudyReader(Protocol):
-    """What is recorded of a study: read by `seqto.study`, `seqto.report` and the commands."""
+    """The record of a study: read by `seqto.study`, `seqto.report` and the commands."""
 
     def trials(self, study: str) -> tuple[Trial, ...]:
         """Return the last trial of each candidate, by index."""
         ...
 
     def read_study(self, study: str) -> StudyRecord:
-        """Return all that is recorded of a study; no scores as long as it was not analysed."""
+        """Return everything recorded about a study; without scores until it is analysed."""
         ...
 
     def read_document(self, study: str, name: str) -> Mapping[str, Any] | None:
-        """Return a document that was recorded under this name, if any."""
+        """Return the document recorded under this name, if any."""
         ...
 
 
@@ -65,9 +65,9 @@ class StudyLog(Protocol):
     """A study from its beginning to its end: written by `seqto.study` while it explores."""
 
     def open_study(self, plan: StudyPlan, resume: bool) -> str:
-        """Return the id of a RUNNING study: the last one of this key if resumed, else a new one.
+        """Return the id of a RUNNING study: a new one, or to `resume` the last with this key.
 
-        Trials that a resumed study left RUNNING are KILLED.
+        Trials that a resumed study left RUNNING become KILLED.
         """
         ...
 
@@ -82,19 +82,19 @@ class StudyLog(Protocol):
         ...
 
     def tag_study(self, study: str, tags: Mapping[str, str]) -> None:
-        """Record further tags of the study, in place of those of the same name."""
+        """Record further tags of the study; tags of the same name are replaced."""
         ...
 
     def log_table(self, study: str, name: str, table: Table) -> None:
-        """Record what was found on the way, under this name; a later one replaces it."""
+        """Record an intermediate result under this name; a later one replaces it."""
         ...
 
     def log_document(self, study: str, name: str, document: Mapping[str, Any]) -> None:
-        """Record a JSON document of the study, in place of one of the same name."""
+        """Record a JSON document of the study; one of the same name is replaced."""
         ...
 
     def close_study(self, study: str, state: TrialState) -> None:
-        """End a study: COMPLETE only after its final step. Trials left RUNNING are KILLED."""
+        """End a study, as COMPLETE only after its final step; RUNNING trials become KILLED."""
         ...
 
 
@@ -106,13 +106,13 @@ class FrontLog(Protocol):
         ...
 
     def log_note(self, study: str, text: str) -> None:
-        """Put a text on the study's page, above what a person wrote there."""
+        """Put a text on the study's page, above what people wrote there."""
         ...
 
     def log_model(
         self, trial: Trial, model: Model, example: Arrays, facts: Mapping[str, str]
     ) -> None:
-        """Store a trial's model, once, with its signature and what its device said of itself."""
+        """Store a trial's model once, with its signature and the facts about its device."""
         ...
 
     def register(self, study: str, name: str, recommended: Sequence[Recommendation]) -> None:
@@ -121,7 +121,7 @@ class FrontLog(Protocol):
 
 
 class Pages(Protocol):
-    """Where people look: asked by the commands and the report."""
+    """Where people look at studies: used by the commands and the report."""
 
     def address(self, study: str) -> Address:
         """Return where a person looks at the study."""
@@ -130,8 +130,8 @@ class Pages(Protocol):
     def pages(self, study: str, front: Front) -> Mapping[str, str]:
         """Return links for the study's page: `report`, `candidates`, `charts`, `compare`.
 
-        The page of each member of the front is there under its id. What a tracker has no page
-        for is missing.
+        The page of each member of the front is included under its id. Pages that a tracker does
+        not have are missing.
         """
         ...
 
@@ -139,15 +139,15 @@ class Pages(Protocol):
 class Tracker(TrialLog, StudyReader, StudyLog, FrontLog, Pages, Protocol):
     """Where studies and their trials are recorded: all of the above.
 
-    What is read back is what was written, also by another process. An unknown id is a
+    Everything is read back as it was written, also by another process. An unknown id raises a
     TrackingError.
     """
 
 
 @runtime_checkable
 class Served(Protocol):
-    """What a tracker offers besides that may be a server."""
+    """Optional, for a tracker that may be a server."""
 
     def check_answers(self) -> None:
-        """Raise TrackingError where the server does not answer; make nothing there."""
+        """Raise TrackingError if the server does not answer; create nothing there."""
         ...

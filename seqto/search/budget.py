@@ -17,10 +17,10 @@ from seqto.types import NEGLIGIBLE, RUINED, LayerScore
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class BudgetSearch(Planned):
-    """One solution for each of a range of size budgets, from the smallest model to the float one.
+    """The best choice for each of several size budgets, from the smallest model to the float one.
 
-    The harm that a layer's precision does adds up over layers, nearly: so the best choice for a
-    budget is a small integer program, solved in milliseconds, and only its solutions are measured.
+    The layers' harms nearly add up. So the best choice for a budget is the solution of a small
+    integer program, which takes milliseconds, and only these solutions are measured.
     """
 
     name: str = "budget"
@@ -34,29 +34,29 @@ class BudgetSearch(Planned):
         if not ranking:
             return
         menu = Menu(ranking)
-        # Three to choose each evaluation from.
+        # Each evaluation is chosen from three solutions.
         budgets = self.budgets or 3 * self.evaluations
         self.plan(map(menu.candidate, solutions(menu, budgets)))
 
 
 def solutions(menu: Menu, budgets: int) -> list[list[int]]:
-    """Return the best choice for each of so many budgets, from the smallest model up."""
+    """Return the best choice for each of `budgets` sizes, from the smallest model up."""
     known = landmarks(menu, budgets)
     return [*(_solve(menu, menu.bytes(each), each) for each in known[:-1]), known[-1]]
 
 
 def landmarks(menu: Menu, count: int) -> list[list[int]]:
-    """Return so many choices along the greedy way, whose sizes are worth solving for.
+    """Return `count` choices along the greedy path; their sizes become the budgets.
 
-    Between the smallest model and the float one they are even steps of the harm's logarithm, over
-    what is neither ruin nor negligible: there the first bytes that are given back count most.
+    They run from the smallest model to the float one in even steps of the logarithm of harm, over
+    the range between ruined and negligible, where the first bytes spent help most.
     """
     way = exchanges(menu)
     harms = np.array([menu.harm(each) for each in way])
     high = min(harms[0], RUINED)
     matter = harms[(harms >= min(NEGLIGIBLE, high / 10)) & (harms <= high)]
     if len(matter) < len(way) // 4:
-        # Costs that are no divergences have a scale of their own.
+        # Costs that are not divergences have another scale.
         matter = harms
     matter = matter[matter > 0]
     if not len(matter):
@@ -68,15 +68,15 @@ def landmarks(menu: Menu, count: int) -> list[list[int]]:
 
 
 def _solve(menu: Menu, budget: float, known: list[int]) -> list[int]:
-    """Return the option of each layer that does the least harm within so many bytes.
+    """Return each unit's option such that the total harm is least within `budget` bytes.
 
-    `known` is a choice that is within them.
+    `known` is a choice that fits the budget.
     """
     harm = menu.harm(known)
     if harm <= 0:
         return known
-    # In units of the known choice: the solver takes differences below 1e-6 for none, and what
-    # does more harm on its own than that whole choice need not be told apart.
+    # Costs are relative to the known choice's harm, because the solver ignores differences below
+    # 1e-6. They are capped, because an option worse than that whole choice is never chosen.
     costs = np.minimum(menu.costs / harm, 2.0)
     layers, options = costs.shape
     one_each = csr_array(

@@ -1,4 +1,4 @@
-"""One step at a time: give back the bytes that undo the most harm for their price."""
+"""One step at a time: spend bytes where they undo the most harm per byte."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -13,7 +13,7 @@ from seqto.types import LayerScore
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class GreedySearch(Planned):
-    """From the smallest model up, each time the layer and precision of the best exchange."""
+    """From the smallest model up, the best single change of a layer's precision at each step."""
 
     name: str = "greedy"
     step: Annotated[int, Field(ge=1)] = 2
@@ -21,7 +21,7 @@ class GreedySearch(Planned):
     screens: Annotated[int, Field(ge=1)] = 16
 
     def start(self, ranking: Sequence[LayerScore]) -> None:
-        """Lay out the way from the smallest model to the float one."""
+        """Plan the path from the smallest model to the float one."""
         self.plan([])
         if not ranking:
             return
@@ -32,7 +32,7 @@ class GreedySearch(Planned):
 
 
 def exchanges(menu: Menu) -> list[list[int]]:
-    """Return the choices from the smallest model up, as long as an exchange undoes harm."""
+    """Return the greedy choices from the smallest model up, until no change undoes harm."""
     way = [menu.smallest()]
     while (better := _upgraded(menu, way[-1])) is not None:
         way.append(better)
@@ -40,7 +40,7 @@ def exchanges(menu: Menu) -> list[list[int]]:
 
 
 def _upgraded(menu: Menu, choice: list[int]) -> list[int] | None:
-    """Return the choice after the exchange that undoes the most harm a byte, if any undoes harm."""
+    """Return the choice after the change that undoes the most harm per byte, or None."""
     best, gain = None, 0.0
     for row, at in enumerate(choice):
         for other in range(len(menu.precisions)):

@@ -17,7 +17,7 @@ from seqto.types import Candidate, LayerScore, Trial, TrialState
 class LadderSearch:
     """Candidate 0 is fully quantized; each next one excludes `step` more layers.
 
-    Layers that have to have the same precision count as one step, and are excluded together.
+    Layers that must have the same precision are excluded together, and count as one.
     """
 
     name: str = "ladder"
@@ -31,7 +31,7 @@ class LadderSearch:
     evaluations: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        """Begin with nothing to try."""
+        """Start with nothing to try."""
         self._units: list[list[str]] = []
         self._rungs: list[int] = []
         self._stopped = False
@@ -43,7 +43,7 @@ class LadderSearch:
         most = len(ranking) if self.maximum is None else self.maximum
         top = sum(total <= most for total in itertools.accumulate(map(len, self._units)))
         rungs = list(range(0, top + 1, self.step))
-        # The last rung is always there: with every layer excluded it is the float model.
+        # Always include the last rung: with every layer excluded it is the float model.
         self._rungs = list(dict.fromkeys([*rungs, top])) if ranking else []
         self._stopped = False
 
@@ -51,7 +51,7 @@ class LadderSearch:
         """Return the next candidates up the ladder."""
         if self._stopped:
             return []
-        # A loss limit may end the ladder at any rung, so nothing beyond the next one is certain.
+        # A loss limit may end the ladder at any rung, so only the next one is sure to be needed.
         taken = 1 if self.stop_at_loss is not None else count
         rungs, self._rungs = self._rungs[:taken], self._rungs[taken:]
         return [self._candidate(rung) for rung in rungs]
@@ -62,7 +62,7 @@ class LadderSearch:
             self._stopped |= trial.metrics["accuracy_loss"] <= self.stop_at_loss
 
     def remaining(self) -> int:
-        """Return how many candidates are left at the most."""
+        """Return at most how many candidates are left."""
         return 0 if self._stopped else len(self._rungs)
 
     def _candidate(self, rung: int) -> Candidate:

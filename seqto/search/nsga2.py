@@ -24,7 +24,7 @@ class Nsga2Search:
     screens: Annotated[int, Field(ge=1)] = 16
 
     def __post_init__(self) -> None:
-        """Begin with nothing to try."""
+        """Start with nothing to try."""
         self._menu: Menu | None = None
         self._algorithm: Any = None
         self._asked: Any = None
@@ -44,12 +44,12 @@ class Nsga2Search:
         self._next_generation()
 
     def ask(self, count: int) -> list[Candidate]:
-        """Return those of this generation that were not measured yet."""
+        """Return the next candidates of this generation that are not measured yet."""
         taken, self._pending = self._pending[:count], self._pending[count:]
         return taken
 
     def tell(self, trial: Trial) -> None:
-        """Take note of a trial; with the last of its generation the next one is bred."""
+        """Record a trial; after the last of a generation, breed the next generation."""
         worst = (float("inf"), float("inf"))
         complete = trial.state is TrialState.COMPLETE
         metrics = trial.metrics
@@ -60,7 +60,7 @@ class Nsga2Search:
             self._breed()
 
     def remaining(self) -> int:
-        """Return how many candidates are left at the most."""
+        """Return at most how many candidates are left."""
         return len(self._pending) + self.population * (self.generations - self._generation)
 
     def _candidates(self) -> list[Candidate]:
@@ -72,7 +72,7 @@ class Nsga2Search:
 
     def _breed(self) -> None:
         scores = np.array([self._results[each] for each in self._candidates()])
-        # Infinite scores would spoil the normalisation of those that are finite.
+        # Infinite scores would spoil the normalisation of the finite ones.
         scores[~np.isfinite(scores)] = 1e30
         self._asked.set("F", scores)
         self._algorithm.tell(infills=self._asked)
@@ -84,7 +84,7 @@ class Nsga2Search:
         self._generation += 1
         self._asked = self._algorithm.ask()
         if self._asked is None:
-            # Nothing is left to breed: a model of few layers has few candidates.
+            # Nothing is left to breed: a model with few layers has few candidates.
             self._generation, self._pending = self.generations, []
             return
         fresh = [each for each in self._candidates() if each not in self._results]
@@ -113,7 +113,7 @@ def _algorithm(menu: Menu, population: int, seed: int) -> Any:
 
 
 def _seeds(menu: Menu, population: int, seed: int) -> np.ndarray:
-    """Return the solutions of the integer program, filled up with neighbours of them."""
+    """Return the solutions of the integer program, topped up with neighbours of them."""
     found = [list(each) for each in dict.fromkeys(map(tuple, solutions(menu, population)))]
     draw = np.random.RandomState(seed)
     while len(found) < population:

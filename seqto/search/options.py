@@ -1,4 +1,4 @@
-"""What each layer, or group of layers, may become: the bytes and the harm of each precision."""
+"""The options of each layer or group of layers: the bytes and the harm of each precision."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,10 @@ from seqto.types import FLOAT32, Candidate, LayerScore
 
 
 class Menu:
-    """Costs and sizes, a row a unit and a column a precision; a choice has a column a unit.
+    """Tables of costs and sizes: one row per unit, one column per precision.
 
-    A unit is a layer, or several that have to have the same precision.
+    A unit is a layer, or several that must have the same precision. A choice is a list with one
+    column index per unit.
     """
 
     def __init__(self, ranking: Sequence[LayerScore]) -> None:
@@ -27,7 +28,7 @@ class Menu:
         return Candidate.of({name: self.precisions[at] for unit, at in chosen for name in unit})
 
     def bytes(self, choice: Sequence[int]) -> float:
-        """Return what the weights of this choice take."""
+        """Return how many bytes the weights of this choice take."""
         return float(self.sizes[np.arange(len(self.layers)), list(choice)].sum())
 
     def harm(self, choice: Sequence[int]) -> float:
@@ -35,19 +36,19 @@ class Menu:
         return float(self.costs[np.arange(len(self.layers)), list(choice)].sum())
 
     def smallest(self) -> list[int]:
-        """Return the choice with the fewest bytes, of equal ones the least harmful."""
+        """Return the choice with the fewest bytes; among equal sizes, the least harmful."""
         return [
             min(range(len(sizes)), key=lambda at: (sizes[at], costs[at]))
             for sizes, costs in zip(self.sizes.tolist(), self.costs.tolist(), strict=True)
         ]
 
     def unchanged(self) -> list[int]:
-        """Return the choice that leaves every layer as it is."""
+        """Return the choice that leaves every layer in float32."""
         return [self.precisions.index(FLOAT32)] * len(self.layers)
 
 
 def units(ranking: Sequence[LayerScore]) -> list[list[LayerScore]]:
-    """Return the layers that have to have the same precision together, the most hurt first."""
+    """Group the layers that must have the same precision, the most sensitive first."""
     found: dict[str, list[LayerScore]] = {}
     for score in ranking:
         found.setdefault(score.layer.unit, []).append(score)
@@ -55,7 +56,7 @@ def units(ranking: Sequence[LayerScore]) -> list[list[LayerScore]]:
 
 
 def _size(unit: Sequence[LayerScore], precision: str) -> float:
-    """Return the bytes of a unit's weights, each once however many layers read it."""
+    """Return the bytes of a unit's weights; a weight shared by several layers counts once."""
     layers = [score.layer for score in unit]
     tensors = [(layer.weight, "") if layer.weight else ("", layer.name) for layer in layers]
     stored = dict(zip(tensors, unit, strict=True))

@@ -1,4 +1,4 @@
-"""A search from the first candidate to the last, over complete candidates."""
+"""A search run from its first candidate to its last, with complete candidates."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -8,11 +8,11 @@ from seqto.types import FLOAT32, Candidate, LayerScore, Trial
 
 
 class Walk:
-    """Runs a search once for each base, and completes what it asks for.
+    """Runs a search once for each base, and completes the candidates that it asks for.
 
     A search knows only the layers that it may choose for. Its candidates get the base as their
-    scheme, and float32 for the layers that are left out. `rankings` has the ranking from each base;
-    where the quantizer has one way only, its name is empty.
+    scheme, and float32 for the layers that are left out. `rankings` maps each base to its ranking;
+    a quantizer without schemes has one base, named "".
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Walk:
         self._search.tell(replace(trial, candidate=self._asked.pop(trial.candidate)))
 
     def remaining(self) -> int:
-        """Return how many candidates are left, as if the search took as many from each base."""
+        """Return how many candidates are left, if each further base has as many as this one."""
         return self._search.remaining() + self._waiting * self._from_a_base
 
     def _next(self) -> bool:

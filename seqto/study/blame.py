@@ -1,8 +1,8 @@
 """Which layers make a candidate fail on a device.
 
-By the operation, or layer, that the error names; else by bisection: the layers are quantized in
-halves, in the order of the analysis, until those are left that fail by themselves. Everything that
-is concluded was tried. A device that cannot be reached ends the search without an answer.
+First the operations or layers that the error names are tried. If that does not explain it, the
+layers are bisected in ranked order until those are left that fail by themselves. Every conclusion
+is confirmed by a run. If the device cannot be reached, the search ends without an answer.
 """
 
 import re
@@ -14,20 +14,20 @@ from seqto.types import FLOAT32, Candidate, Layer
 OPERATION, BISECTION = "operation", "bisection"
 
 Try = Callable[[Candidate], str]
-"""Runs a candidate on the device and returns why it fails, or nothing if it does not."""
+"""Runs a candidate on the device and returns why it fails, or "" if it works."""
 
 Introduced = Callable[[Layer], Collection[str]]
-"""Returns the operations that a model has for quantizing this layer."""
+"""Returns the operations that quantizing this layer adds to the model."""
 
 LIMIT = 100
-"""After so many tries, what is not yet told apart is blamed together."""
+"""After this many tries, layers that are not yet told apart are blamed together."""
 
 _BLAMABLE = ("Error", "ImportError", "CompileError", "RunError", "TimeoutError")
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Layers that were quantized, and why that failed; empty if it did not."""
+    """Layers that were quantized, and why that failed; an empty `failure` means it worked."""
 
     quantized: tuple[str, ...]
     failure: str
@@ -35,7 +35,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class Blame:
-    """The layers that are to blame, how they were found, and all that was tried."""
+    """The layers to blame, how they were found, and everything that was tried."""
 
     layers: tuple[str, ...]
     by: str
@@ -43,9 +43,9 @@ class Blame:
 
 
 def is_blamable(failure: str) -> bool:
-    """Tell whether a trial's failure says something of its candidate.
+    """Tell whether a failure says something about the candidate.
 
-    A transport error, a wrong config or an unexpected error of Python never do.
+    A lost connection, a wrong config or an unexpected Python error says nothing about it.
     """
     return failure.startswith(tuple(f"Device{kind}:" for kind in _BLAMABLE))
 
@@ -57,9 +57,9 @@ def find_culprits(
     attempt: Try,
     introduced: Introduced,
 ) -> Blame | None:
-    """Return which layers make this candidate fail, or None if that cannot be said.
+    """Return which layers make this candidate fail, or None if that cannot be known.
 
-    It cannot where the candidate does not fail again, or the float model fails too.
+    It cannot be known if the candidate works this time, or if the float model fails too.
     """
     search = _Search(dict(candidate.precisions), attempt)
     quantized = [each for each in ranking if search.precisions.get(each.name) != FLOAT32]
@@ -73,20 +73,20 @@ def find_culprits(
 
 
 def _named(failure: str, quantized: Sequence[Layer], introduced: Introduced) -> list[list[str]]:
-    """Return groups of layers that the error may mean, the most exact first."""
+    """Return the groups of layers that the error may mean, the most specific first."""
     by_operation: dict[str, list[str]] = {}
     for layer in quantized:
         for operation in (*introduced(layer), layer.op_type):
             by_operation.setdefault(operation, []).append(layer.name)
     groups = [[each.name for each in quantized if _mentions(failure, each.name)]]
-    # What few layers have tells more than what all have.
+    # An operation of few layers tells more than one of all layers.
     ordered = sorted(by_operation.items(), key=lambda item: len(item[1]))
     groups += [layers for operation, layers in ordered if _mentions(failure, operation)]
     return [group for group in groups if group]
 
 
 def _mentions(text: str, name: str) -> bool:
-    """Tell whether a text has this name as a word of its own."""
+    """Tell whether a text contains this name as a whole word."""
     return re.search(rf"(?<![\w/.]){re.escape(name)}(?![\w/])", text) is not None
 
 
@@ -112,7 +112,7 @@ class _Search:
         return bool(known[names].failure)
 
     def culprits(self, names: Sequence[str]) -> list[str]:
-        """Return layers of these, which fail together, without which the rest does not fail."""
+        """Return those of these failing layers without which the rest works."""
         found: list[str] = []
         rest = list(names)
         while rest and self.fails(rest):
@@ -121,7 +121,7 @@ class _Search:
         return found
 
     def _narrowed(self, names: Sequence[str]) -> list[str]:
-        """Return the layers that fail by themselves, of some that fail together."""
+        """Return which of these layers, which fail together, fail by themselves."""
         if len(names) == 1 or len(self.attempts) >= LIMIT:
             return list(names)
         middle = len(names) // 2
@@ -131,7 +131,7 @@ class _Search:
         return [name for half in halves for name in self._narrowed(half)]
 
     def _last_straw(self, names: Sequence[str], works: int) -> str:
-        """Return the layer with which the first ones begin to fail, where each half works."""
+        """Return the first layer whose addition makes a prefix fail; each half works."""
         fails = len(names)
         while fails - works > 1:
             middle = (works + fails) // 2

@@ -15,11 +15,11 @@ Publish = Callable[[StudyRecord, Front], Sequence[Path]]
 
 
 def conclude(study: Study, run: str, publish: Publish) -> tuple[StudyRecord, Front]:
-    """Find the front of what was measured, store its models, and register the recommended ones."""
+    """Find the front of the measured trials, store its models, register the recommended."""
     tracker, settings = study.tracker, study.settings
     record = tracker.read_study(run)
     if study.registers(record):
-        # For the report, which is made before: it says how to load them.
+        # The report says how to load the models, and is written before they are registered.
         tracker.tag_study(run, {REGISTERED: study.name})
         record = replace(record, tags={**record.tags, REGISTERED: study.name})
     front = find_front(record.trials, settings.objectives, record.baseline, settings.top_k)
@@ -34,7 +34,7 @@ def conclude(study: Study, run: str, publish: Publish) -> tuple[StudyRecord, Fro
 
 
 def rebuilt(study: Study, trial: Trial) -> Model:
-    """Return the model of a trial, as it was measured."""
+    """Return the trial's model, exactly as it was measured."""
     subject = study.subject
     model = study.parts.quantizer.quantize(subject.model, subject.ranges, trial.candidate)
     if model.digest != trial.model_sha256:
@@ -52,7 +52,7 @@ def _log_model(study: Study, trial: Trial) -> None:
 
 
 def _log_gate(study: Study, run: str, front: Front) -> None:
-    """Record whether the front meets the gate, and which gate that was, if there is one."""
+    """If there is a gate, record it and whether the front meets it."""
     gate = study.settings.gate
     if gate.limits():
         passed = "passed" if gate.best(front.members) else "failed"

@@ -23,9 +23,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class DeviceLimits:
-    """What a study knows of its device's limits; the tracker holds it too, with the evidence.
+    """What a study knows about its device's limits; the tracker stores it with the evidence.
 
-    `next_index` is the number of the first candidate that was chosen with this knowledge.
+    `next_index` is the number of the first candidate chosen with this knowledge.
     """
 
     parts: Parts
@@ -37,7 +37,7 @@ class DeviceLimits:
     next_index: int = 0
 
     def __post_init__(self) -> None:
-        """Take up what an earlier run of the study learned."""
+        """Load what an earlier run of the study learned."""
         held = self.tracker.read_document(self.study, DOCUMENT)
         if held:
             self.rows, self.next_index = list(held["layers"]), int(held["next_index"])
@@ -53,11 +53,11 @@ class DeviceLimits:
         return any(each.layer.name not in self.layers for each in self.ranking)
 
     def learn(self, trial: Trial, next_index: int) -> bool:
-        """Find out why a trial failed; tell whether layers were excluded for it."""
+        """Find out why a trial failed, and return whether layers are excluded because of it."""
         if trial.state is not TrialState.FAILED or not is_blamable(trial.failure):
             return False
         if self.layers & _quantized(trial.candidate):
-            # One of a batch: another one has explained it.
+            # Another trial of the batch has already explained it.
             return True
         verdict = self._verdict(trial)
         if verdict is None or not verdict.layers:
@@ -79,7 +79,7 @@ class DeviceLimits:
     def _verdict(self, trial: Trial) -> Blame | None:
         layers = [each.layer for each in self.ranking]
         try:
-            # One sample shows most failures; where it does not, the whole evaluation has to.
+            # One sample shows most failures; the whole evaluation shows the others.
             for attempt in (self._try_one_sample, self._try_all):
                 verdict = find_culprits(
                     trial.candidate, trial.failure, layers, attempt, self._introduced
@@ -124,13 +124,13 @@ class DeviceLimits:
 
 
 def _listed(layers: Sequence[str]) -> str:
-    """Name a few layers, and say how many more there are; the study's record has them all."""
+    """Name a few layers and the number of further ones; the study's record has them all."""
     more = f" and {len(layers) - _MOST_NAMED} more layers" if len(layers) > _MOST_NAMED else ""
     return ", ".join(layers[:_MOST_NAMED]) + more
 
 
 def _failure(run: Any) -> str:
-    """Return why this fails, or nothing; a broken link is no answer."""
+    """Return why this fails, or "" if it works; raise if the device cannot be reached."""
     try:
         run()
     except DeviceTransportError:

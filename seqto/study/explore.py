@@ -31,28 +31,27 @@ from seqto.types import (
 )
 
 LOW_STABILITY = 0.7
-"""Below this rank correlation of the samples' halves a ranking is no better than a guess."""
+"""Below this rank correlation between two halves of the samples, a ranking is a guess."""
 
 RANGES = "ranges.json"
-"""The study's document of calibrated ranges: its jobs on other machines need not calibrate."""
+"""The study's document of calibrated ranges, so that jobs on other machines need not calibrate."""
 
 Launch = Callable[[str, Sequence[Assignment]], Iterable[str]]
-"""Has a study's assignments measured somewhere, and gives the ids of their trials."""
+"""Measures a study's assignments somewhere, and returns the ids of their trials."""
 
 Watch = Callable[[Trial, int, int], None]
-"""Called after each trial, with how many are done and how many there are at the most."""
+"""Called after each trial, with how many are done and the most there can be."""
 
 Rankings = Mapping[str, Sequence[LayerScore]]
-"""The layers' scores from each base; the base of a quantizer with one way has no name."""
+"""The layers' scores by base scheme; a quantizer without schemes has one base, named ""."""
 
 _log = logging.getLogger(__name__)
 
 
 def explore(study: Study, run: str, launch: Launch, watch: Watch) -> int:
-    """Measure what the search asks for; return how many candidates were measured now.
+    """Measure what the search asks for; return how many candidates this call measured.
 
-    When it turns out that the device cannot run a layer quantized, the search begins anew without
-    that layer.
+    When the device turns out not to run a layer quantized, the search restarts without that layer.
     """
     if study.tracker.read_document(run, RANGES) is None:
         study.tracker.log_document(run, RANGES, study.subject.ranges)
@@ -75,11 +74,11 @@ def _search_once(
     trials: "_Trials",
     watch: Watch,
 ) -> bool:
-    """Run the search on the layers that are left; tell whether there are now fewer."""
+    """Search over the remaining layers; return whether some were excluded meanwhile."""
     index = limits.next_index
     screen = _screen(study) if limits.any_left else None
     if screen is not None:
-        # A device that cannot run it would fail all that is screened, one by one.
+        # If the device cannot run full int8, every screened candidate would fail, one by one.
         first = Assignment(index, _uniform(study, INT8, limits, next(iter(rankings))))
         (trial,) = trials.of([first])
         if limits.learn(trial, index + 1):
@@ -104,7 +103,7 @@ def _search_once(
 
 
 def _screen(study: Study) -> Screen | None:
-    """Return what the search's candidates are measured on first, if it wants that."""
+    """Return the screen for the search's candidates, or None if it does without."""
     if not study.parts.search.screens:
         return None
     folder = study.workspace.screens(study.key)
@@ -114,7 +113,7 @@ def _screen(study: Study) -> Screen | None:
 def _search(
     study: Study, run: str, rankings: Rankings, limits: DeviceLimits, screen: Screen | None
 ) -> "Walk | _Shortlist":
-    """Return what is asked for complete candidates: the search, or the best of what it screened."""
+    """Return the source of complete candidates: the search, or the best of its screening."""
     if not limits.any_left:
         _log.warning(
             "%s can run no layer of %s quantized: the float model is all there is to measure. "
@@ -138,20 +137,20 @@ def _search(
 
 
 class _Shortlist(Planned):
-    """Candidates that are chosen already."""
+    """Candidates that are already chosen."""
 
     def __init__(self, candidates: Iterable[Candidate]) -> None:
         self.plan(candidates)
 
 
 def _uniform(study: Study, precision: str, limits: DeviceLimits, base: str) -> Candidate:
-    """Return the candidate with every layer in this precision that the device can run so."""
+    """Return the candidate in this precision, except for layers that the device cannot run."""
     every = Candidate.of(dict.fromkeys(study.subject.layer_names, precision))
     return complete(every, limits.layers, base)
 
 
 def _chosen(study: Study, screened: Sequence[Trial], count: int) -> list[Trial]:
-    """Choose what is evaluated in full: along the front, or where the constraint is."""
+    """Choose what is evaluated in full: along the front, or near the constraint."""
     constraint = study.settings.constraint
     if constraint.limits():
         return constraint.shorten(screened, count, study.subject.baseline["size_bytes"])
@@ -159,9 +158,9 @@ def _chosen(study: Study, screened: Sequence[Trial], count: int) -> list[Trial]:
 
 
 def _bases(study: Study, run: str) -> list[str]:
-    """Return the schemes that candidates are made from; one without a name where there is one way.
+    """Return the schemes that candidates start from; [""] for a quantizer without schemes.
 
-    A resumed study keeps those that it had.
+    A resumed study keeps its schemes.
     """
     quantizer = study.parts.quantizer
     if not isinstance(quantizer, SeveralSchemes):
@@ -174,7 +173,7 @@ def _bases(study: Study, run: str) -> list[str]:
 
 
 def _ranking(study: Study, base: str) -> tuple[LayerScore, ...]:
-    """Return the layers, those first that quantization from this base hurts most."""
+    """Return the layers, those that quantization in this scheme hurts most first."""
     parts, quantizer = study.parts, study.parts.quantizer
     if isinstance(quantizer, SeveralSchemes):
         parts = replace(parts, quantizer=quantizer.schemes[base])
@@ -182,9 +181,9 @@ def _ranking(study: Study, base: str) -> tuple[LayerScore, ...]:
 
 
 def _analysed(study: Study, run: str, bases: Sequence[str]) -> StudyRecord:
-    """Return the study with its layers ranked; a resumed one keeps the ranking it had.
+    """Return the study with its layers ranked; a resumed study keeps its ranking.
 
-    Of several bases it is the ranking from the first, which does the least harm.
+    With several bases, the ranking of the first counts, which does the least harm.
     """
     if not study.tracker.read_study(run).scores:
         times = float_latency(study.subject, study.parts.device)
@@ -195,7 +194,7 @@ def _analysed(study: Study, run: str, bases: Sequence[str]) -> StudyRecord:
 
 
 def _log_stability(study: Study, run: str, correlation: float | None) -> None:
-    """Record whether the samples' halves agree on the ranking; warn where they do not."""
+    """Record how well two halves of the samples agree on the ranking; warn if they do not."""
     if correlation is None:
         return
     study.tracker.log_figures(run, {"sensitivity_stability": correlation})
@@ -208,7 +207,7 @@ def _log_stability(study: Study, run: str, correlation: float | None) -> None:
 
 
 class _Trials:
-    """The trials of a study that ended: earlier ones, and those that are launched for it now."""
+    """A study's finished trials: those of earlier runs, and those launched now."""
 
     def __init__(
         self, run: str, tracker: TrialLog, launch: Launch, trials: Sequence[Trial]
@@ -220,17 +219,17 @@ class _Trials:
         self.measured = 0
 
     def of(self, batch: Sequence[Assignment]) -> Iterator[Trial]:
-        """Yield the trials of these candidates, measured first where they are missing."""
+        """Yield the trials of these candidates; measure those that are missing."""
         missing = [each for each in batch if each.candidate.key not in self._ended]
         launched = iter(self._launch(self._run, missing) if missing else ())
         self.measured += len(missing)
         for each in batch:
-            # A launcher may give its trials one by one, as they end.
+            # A launcher may return its trials one by one, as they end.
             while each.candidate.key not in self._ended:
                 trial = self._tracker.trial(next(launched))
                 self._ended[trial.candidate.key] = trial
             yield self._ended[each.candidate.key]
-        # Not left behind its last trial: to a launcher that would be an interruption.
+        # Exhaust the launcher: abandoning it after its last trial would count as an interruption.
         next(launched, None)
 
 

@@ -1,4 +1,4 @@
-"""What a study is about: its parts, its key, and what is recorded of it before it begins."""
+"""What a study is: its parts, its key, and what is recorded before it begins."""
 
 import functools
 import json
@@ -31,33 +31,33 @@ class Study:
     tracker: Tracker
     workspace: Workspace
     command: str = ""
-    """The command line that asks for it, if one does."""
+    """The command line that started it, if any."""
 
     @property
     def name(self) -> str:
-        """The name under which its models are registered."""
+        """The name under which the study's models are registered."""
         return self.parts.registered_name
 
     @functools.cached_property
     def key(self) -> str:
-        """The study's content: the same key is the same study."""
+        """The hash of the study's content: the same key means the same study."""
         facts = self.parts.device.describe()
-        # Another runtime, or other kernels, measure something else.
+        # With another runtime or other kernels, other things are measured.
         runtime = [facts["runtime"], facts.get("kernels", "")]
         contents = [self.subject.original_sha256, self.subject.fingerprint, *runtime]
         # The constraint decides which candidates are evaluated.
         return content_key([*contents, self.parts.identity, self.settings.constraint.limits()])
 
     def registers(self, record: StudyRecord) -> bool:
-        """Return whether its models are registered: not where none meets the constraint."""
+        """Return whether to register models; if none meets the constraint, none is."""
         constraint = self.settings.constraint
         met = not constraint.limits() or constraint.best(record.trials) is not None
         return self.settings.register_models and met
 
     def plan(self, config: str, overrides: Sequence[str] | None) -> StudyPlan:
-        """Return what is recorded before it begins.
+        """Return what is recorded before the study begins.
 
-        `overrides` are the words of the command line that make this config, if there is one.
+        `overrides` are the command line's words that gave this config, if there was one.
         """
         parts = self.parts
         tags = {
@@ -92,7 +92,7 @@ class Study:
         )
 
     def _report_tags(self, overrides: Sequence[str] | None) -> dict[str, str]:
-        """Return what a report needs to know of the study besides what it found."""
+        """Return what a report needs to know about the study besides its results."""
         limits = self.settings.constraint.limits()
         found = {
             OVERRIDES: None if overrides is None else json.dumps(list(overrides)),

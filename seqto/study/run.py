@@ -18,7 +18,7 @@ from seqto.workspace import Workspace
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a study ended: what the tracker holds, the front, and how many trials were run now."""
+    """A finished study: its record, its front, and how many trials this run measured."""
 
     record: StudyRecord
     front: Front
@@ -35,7 +35,7 @@ def run_study(
 ) -> Outcome:
     """Open or resume the study, measure what is missing, conclude.
 
-    `overrides` are the words of the command line that make this config, if there is one.
+    `overrides` are the command line's words that gave this config, if there was one.
     """
     plan, resume = study.plan(config, overrides), study.settings.resume
     with _alone(study.workspace, plan.key), _opened(study.tracker, plan, resume) as run:
@@ -66,10 +66,10 @@ def _alone(workspace: Workspace, key: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _opened(tracker: StudyLog, plan: StudyPlan, resume: bool) -> Iterator[str]:
-    """See to it that a study that ends early does not look as if it still ran, or had finished."""
+    """Open a study, and mark it as failed or killed if the block ends early."""
     run = None
     try:
-        # Interrupted any earlier, a study would be open that nobody knows of.
+        # An interrupt in between would leave an open study whose id nobody knows.
         with put_off():
             run = tracker.open_study(plan, resume)
         yield run

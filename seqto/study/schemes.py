@@ -1,8 +1,8 @@
 """Full quantizations compared, before any layer is excluded.
 
-How weights are quantized, and by which kernels they run, often matters more than which layers
-are. So the ways that a quantizer has are measured on a few calibration samples, and only those that
-are worth it become the base of the search.
+How weights are quantized, and which kernels run them, often matters more than which layers are
+quantized. So the quantizer's schemes are measured on a few calibration samples, and only the best
+become bases of the search.
 """
 
 import logging
@@ -22,18 +22,18 @@ from seqto.types import INT8, RUINED, Candidate, Latency, Model, Samples, Table
 _log = logging.getLogger(__name__)
 
 _EXACT = {"session.disable_quant_qdq": "1"}
-"""ONNX Runtime then computes as the file says, with no integer kernel."""
+"""With this option ONNX Runtime computes exactly what the file says, without integer kernels."""
 
 _SMALLER, _FASTER = 0.99, 0.85
-"""What counts as smaller and as faster: nothing that another run may turn round."""
+"""What counts as smaller and as faster: a difference that is more than noise."""
 
 
 @dataclass(frozen=True)
 class SchemeResult:
-    """What full quantization by one scheme does on the samples.
+    """How full quantization by one scheme does on the samples.
 
-    `exact_divergence` is that of the same file computed exactly: what the device's kernels add is
-    an artefact of the device, and no layer's fault.
+    `exact_divergence` is the divergence of the same file computed exactly. What the device's
+    kernels add to it is an artefact of the device, not a layer's fault.
     """
 
     scheme: str
@@ -49,10 +49,10 @@ class SchemeResult:
 def compare_schemes(
     quantizer: SeveralSchemes, subject: Subject, device: Device
 ) -> list[SchemeResult]:
-    """Return what each scheme does, the least harmful first, with the bases marked.
+    """Return the result of each scheme, the least harmful first, with the bases marked.
 
-    Those that the device cannot run are left out. Where it can run none, their files are compared
-    on this CPU: which layers the device lacks is found out later, and some base there has to be.
+    Schemes that the device cannot run are left out. If it can run none, they are compared on this
+    CPU: the search needs a base, and finds out later which layers the device cannot run.
     """
     results = _results(quantizer, subject, device)
     results = results or _results(quantizer, subject, OnnxRuntimeDevice())
@@ -77,7 +77,7 @@ def _results(quantizer: SeveralSchemes, subject: Subject, device: Device) -> lis
             _log.warning("%s cannot run the scheme %s: %s", device.name, name, error)
             continue
         file = replace(model, session=_EXACT)
-        # Two schemes that differ in their kernels only have the same file.
+        # Schemes that differ only in their kernels have the same file.
         if file.digest not in exact:
             outputs = outputs_of(file, samples, subject.batch, OnnxRuntimeDevice())
             exact[file.digest] = _mean(harm, outputs)
@@ -98,7 +98,7 @@ def _results(quantizer: SeveralSchemes, subject: Subject, device: Device) -> lis
 def _measured(
     model: Model, harm: OutputHarm, samples: Samples, subject: Subject, device: Device
 ) -> tuple[float, Latency]:
-    """Return the harm that this model does to the samples, and how long it takes."""
+    """Return this model's mean harm on the samples, and its latency."""
     program = device.load(model)
     try:
         outputs = run_all(program, samples, subject.batch)
@@ -112,9 +112,9 @@ def _mean(harm: OutputHarm, outputs: np.ndarray) -> float:
 
 
 def choose(results: Sequence[SchemeResult], most: int) -> list[SchemeResult]:
-    """Return the schemes on the front of harm, size and latency, the least harmful first.
+    """Return the best `most` schemes by harm, size and latency, the least harmful first.
 
-    One that is smaller or faster by no more than noise is not, nor is one that ruins the model.
+    Schemes that ruin the model, or whose advantage is within noise, are left out.
     """
     chosen: list[SchemeResult] = []
     for each in sorted(results, key=lambda result: result.divergence):
@@ -130,9 +130,9 @@ def as_table(results: Sequence[SchemeResult]) -> Table:
 
 
 def _has_its_point(one: SchemeResult, other: SchemeResult) -> bool:
-    """Return whether the first has something that the second, less harmful one has not."""
+    """Return whether the first is clearly smaller or faster than the less harmful second."""
     return (
         one.size_bytes < _SMALLER * other.size_bytes
-        # What else runs on the machine only ever adds to the time: the shortest ones tell most.
+        # Other work on the machine only ever adds time, so the shortest times are most reliable.
         or one.latency_p10_ms < _FASTER * other.latency_p10_ms
     )

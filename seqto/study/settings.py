@@ -25,7 +25,7 @@ class StudySettings:
     register_models: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse objectives that nothing measures."""
+        """Refuse objectives that are not measured."""
         known = [each.name for each in objectives()]
         for name in self.objectives:
             if name not in known:

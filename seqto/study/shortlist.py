@@ -12,7 +12,7 @@ SCREENED = ("divergence", "size_bytes")
 """What a screened search trades off."""
 
 Choose = Callable[[Sequence[Trial], int], list[Trial]]
-"""Chooses so many of the screened trials for the full evaluation."""
+"""Chooses this many of the screened trials for the full evaluation."""
 
 
 def shortlist(
@@ -22,16 +22,16 @@ def shortlist(
     evaluations: int,
     choose: Choose,
 ) -> list[Candidate]:
-    """Return what is evaluated in full: the fully quantized models, then by size, then the float.
+    """Return what is evaluated in full: fully quantized models, others by size, the float model.
 
     `full` are the fully quantized models of all bases, `unchanged` is the float model. They are
-    always evaluated, also where they are not on the front or failed on the screen, which does not
-    see that a base is faster than another.
+    always evaluated, even if they failed in the screening or are not on its front: the screening
+    does not see that one base is faster than another.
     """
     known = {*full, *(replace(unchanged, scheme=each.scheme) for each in full)}
     found = comparable(screened)
     listed = [*full, unchanged]
-    # Often they are on the front as well: then there is room for one or two more.
+    # They are often on the front as well, which leaves room for one or two more.
     least = max(evaluations - len(listed), 0)
     for count in range(least, evaluations + 1 if found else 0):
         ordered = sorted(choose(found, count), key=lambda trial: trial.metrics["size_bytes"])
@@ -42,15 +42,15 @@ def shortlist(
 
 
 def spread(trials: Sequence[Trial], count: int) -> list[Trial]:
-    """Return so many of the front's trials, in even steps of the harm's logarithm.
+    """Return `count` of the front's trials, in even steps of the logarithm of harm.
 
-    Harm spans orders of magnitude. Steps of size would be spent on large models, whose loss is too
-    small to be told apart, and steps of the harm itself on ruined ones.
+    Harm spans orders of magnitude. Even steps of size would favour large models, whose losses are
+    too small to tell apart, and even steps of harm would favour ruined ones.
     """
     front = non_dominated(trials, SCREENED)
     harms = np.log([max(trial.metrics["divergence"], 1e-9) for trial in front])
     high = min(harms.max(), np.log(RUINED))
-    # Where all harm is negligible, it still tells the better from the worse.
+    # If all harm is negligible, it still separates better from worse.
     low = max(harms.min(), min(np.log(NEGLIGIBLE), high - np.log(10)))
     chosen: set[int] = set()
     for target in np.linspace(max(low, high), low, count):

@@ -1,4 +1,4 @@
-"""MLflow as it is set up in this process, by who calls seqto from Python."""
+"""MLflow as the Python program that calls seqto has set it up."""
 
 import os
 
@@ -9,7 +9,7 @@ from seqto.tracking.mlflow import MlflowTracker
 
 
 def ambient_tracker() -> MlflowTracker:
-    """Return the tracker of the store, the experiment and the run that are active here."""
+    """Return a tracker for the active store, experiment and run of this process."""
     uri = str(mlflow.get_tracking_uri())
     active = mlflow.active_run()
     if active is not None:
@@ -18,8 +18,8 @@ def ambient_tracker() -> MlflowTracker:
 
 
 def _experiment(uri: str) -> str | None:
-    """Return the name of the experiment that was set, if one was."""
+    """Return the name of the active experiment, or None."""
     name = os.environ.get("MLFLOW_EXPERIMENT_NAME")
-    # What mlflow.set_experiment() leaves; MLflow has no public way to ask for it.
+    # Set by mlflow.set_experiment(); MLflow has no public way to read it.
     held = getattr(fluent, "_active_experiment_id", None) or os.environ.get("MLFLOW_EXPERIMENT_ID")
     return str(MlflowClient(uri).get_experiment(held).name) if held else name

@@ -27,7 +27,7 @@ from seqto.types import (
 
 @dataclasses.dataclass
 class MemoryStudy:
-    """What is recorded of one study."""
+    """The record of one study."""
 
     plan: StudyPlan
     state: TrialState = TrialState.RUNNING
@@ -43,7 +43,7 @@ class MemoryStudy:
 
 
 class MemoryTracker:
-    """Everything in plain dictionaries, gone with the process."""
+    """Keeps everything in plain dictionaries, for the life of the process."""
 
     def __init__(self, keeps_models: bool = True) -> None:
         self._keeps_models = keeps_models
@@ -131,7 +131,7 @@ class MemoryTracker:
         return None if held is None else dict(json.loads(held))
 
     def trials(self, study: str) -> tuple[Trial, ...]:
-        """Return the last trial of each index; a COMPLETE one before any other."""
+        """Return one trial per index: the COMPLETE one if there is one, otherwise the last."""
         chosen: dict[int, Trial] = {}
         for trial in map(self.trial, self._study(study).trials):
             present = chosen.get(trial.index)
@@ -140,7 +140,7 @@ class MemoryTracker:
         return tuple(chosen[index] for index in sorted(chosen))
 
     def read_study(self, study: str) -> StudyRecord:
-        """Return all that is recorded of a study."""
+        """Return everything recorded about a study."""
         held = self._study(study)
         own = {"seqto.kind": "study", "seqto.key": held.plan.key}
         tags = {**held.plan.tags, **own, **held.tags}
@@ -167,7 +167,7 @@ class MemoryTracker:
     def log_model(
         self, trial: Trial, model: Model, example: Arrays, facts: Mapping[str, str]
     ) -> None:
-        """Keep the model's bytes, if it keeps any."""
+        """Keep the model's bytes, unless models are not kept."""
         if self._keeps_models:
             self.models[trial.id] = b"".join(model.chunks())
 
@@ -177,7 +177,7 @@ class MemoryTracker:
         aliases |= {each.alias: each.trial.id for each in recommended}
 
     def close_study(self, study: str, state: TrialState) -> None:
-        """End a study, and what still runs of it."""
+        """End a study and its running trials."""
         held = self._study(study)
         self._kill_running(held)
         held.state = state
@@ -187,7 +187,7 @@ class MemoryTracker:
         return Address(f"memory:{study}")
 
     def pages(self, study: str, front: Front) -> Mapping[str, str]:
-        """Return no pages, as there are none."""
+        """Return nothing: there are no pages."""
         return {}
 
     def _study(self, study: str) -> MemoryStudy:

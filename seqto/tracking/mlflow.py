@@ -1,6 +1,6 @@
-"""Studies and trials in MLflow: a parent run a study, a child run a candidate.
+"""Studies and trials in MLflow: one parent run per study, one child run per candidate.
 
-Every method runs in one go: Ctrl-C in the middle of a transaction would leave a sqlite store
+No method can be interrupted: Ctrl-C in the middle of a transaction would leave a sqlite store
 locked.
 """
 
@@ -58,10 +58,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class MlflowTracker:
-    """MLflow at this tracking URI; without one, where MLflow itself looks by default.
+    """MLflow at this tracking URI, or at MLflow's own default.
 
-    Studies are below the run `parent`, or that of `mlflow run`, if there is one. Without an
-    experiment it is the one of that run, or else `seqto`.
+    Studies are nested in the run `parent`, or in that of `mlflow run`, if there is one. Without an
+    experiment, it is that of this run, or `seqto`.
     """
 
     uri: str | None = None
@@ -88,7 +88,7 @@ class MlflowTracker:
         tags = {"seqto.kind": "candidate", "seqto.key": candidate.key, "seqto.pareto": "false"}
         run = self._runs.create(name, tags, parent=study)
         self.client.log_dict(run, candidate_document(candidate), EXCLUDED)
-        # Last: a run that has an index is whole, whenever the process is killed.
+        # The index comes last: even if the process is killed, a run with an index is complete.
         params = {"index": str(index), "excluded_count": str(len(candidate.excluded))}
         self._runs.write(run, params=params)
         return run
@@ -113,7 +113,7 @@ class MlflowTracker:
 
     @in_one_go
     def twin(self, study: str, model_sha256: str) -> Trial | None:
-        """Return the first FINISHED child run with this sha256 that is no duplicate itself."""
+        """Return the first FINISHED child run with this sha256 that is not a duplicate."""
         for run in self._runs.children(study, f"and tags.`seqto.sha256` = '{model_sha256}'"):
             if run.info.status == "FINISHED" and "seqto.duplicate_of" not in run.data.tags:
                 return self._runs.trial(run)
@@ -139,7 +139,7 @@ class MlflowTracker:
 
     @in_one_go
     def log_table(self, study: str, name: str, table: Table) -> None:
-        """Record a JSON artifact of this name."""
+        """Record the table as a JSON artifact."""
         self.client.log_dict(study, {name: [dict(row) for row in table]}, f"{name}.json")
 
     @in_one_go
@@ -156,11 +156,11 @@ class MlflowTracker:
 
     @in_one_go
     def trials(self, study: str) -> tuple[Trial, ...]:
-        """Return the last child run of each index; a FINISHED one before any other."""
+        """Return one child run per index: the FINISHED one if there is one, otherwise the last."""
         chosen: dict[int, Run] = {}
         for run in self._runs.children(study):
             if "index" not in run.data.params:
-                continue  # Its process was killed as it began.
+                continue  # Its process was killed at its start.
             index = int(run.data.params["index"])
             # Runs come oldest first.
             if index not in chosen or chosen[index].info.status != "FINISHED":
@@ -188,7 +188,7 @@ class MlflowTracker:
 
     @in_one_go
     def log_front(self, study: str, front: Front, files: Sequence[Path]) -> None:
-        """Tag the members, untag those of an earlier front, log figures and files."""
+        """Tag the members, untag those of earlier fronts, log figures and files."""
         trials = {each.id: each for each in self.trials(study)}
         parent = self._runs.get(study)
         evaluated = [each for each in inputs_of(parent) if is_evaluation(each)]
@@ -215,7 +215,7 @@ class MlflowTracker:
 
     @in_one_go
     def log_files(self, study: str, files: Sequence[Path]) -> None:
-        """Record files of the study, in place of those of the same names."""
+        """Record files of the study; files of the same name are replaced."""
         for path in files:
             self.client.log_artifact(study, str(path))
 
@@ -226,8 +226,8 @@ class MlflowTracker:
         note = notes.merged(text.strip(), held)
         if len(note) > LONGEST_TAG:
             _log.warning(
-                "The description of run %s is left as it is: with the notes in it there is no "
-                "space for the front. Shorten them, then run the study again.",
+                "The description of run %s is left unchanged: its notes leave no space for the "
+                "front. Shorten them, then run the study again.",
                 study,
             )
             return
@@ -235,7 +235,7 @@ class MlflowTracker:
 
     @in_one_go
     def check_finished(self, study: str) -> None:
-        """Raise where the run is no study, or one that has no answer yet."""
+        """Raise if the run is not a study, or has no answer yet."""
         run = self._runs.get(study)
         tags, status = run.data.tags, run.info.status
         if tags.get("seqto.kind") != "study":
@@ -253,28 +253,28 @@ class MlflowTracker:
     def log_model(
         self, trial: Trial, model: Model, example: Arrays, facts: Mapping[str, str]
     ) -> None:
-        """Log the ONNX model to the child run, unless it is there already."""
+        """Log the ONNX model to the child run, unless it is already there."""
         models.log_model(self._runs, trial, model, example, facts)
 
     @in_one_go
     def register(self, study: str, name: str, recommended: Sequence[Recommendation]) -> None:
-        """Make a version of each recommended model, once, and move the aliases to them."""
+        """Register each recommended model once, and move the aliases to their versions."""
         models.register(self._runs, study, name, recommended)
 
     @in_one_go
     def close_study(self, study: str, state: TrialState) -> None:
-        """End the parent run, and child runs that nobody ends any more."""
+        """End the parent run, and child runs that are still open."""
         self._kill_running(study)
         self._runs.end(study, state)
 
     @in_one_go
     def check_answers(self) -> None:
-        """Raise where the store is a server that does not answer."""
+        """Raise if the store is a server that does not answer."""
         self._runs.store.check_answers()
 
     @in_one_go
     def address(self, study: str) -> Address:
-        """Return the study's page, and how to serve it where no server runs."""
+        """Return the study's page, and the command that serves it if no server runs."""
         return self._runs.store.address(study)
 
     @in_one_go
@@ -284,7 +284,7 @@ class MlflowTracker:
 
     @property
     def client(self) -> MlflowClient:
-        """MLflow's own client of this store, for what else is kept there."""
+        """MLflow's own client of this store."""
         return self._runs.client
 
     @property
@@ -299,9 +299,9 @@ class MlflowTracker:
     def _describe_study(
         self, study: str, plan: StudyPlan, known: Mapping[str, str] | None = None
     ) -> None:
-        """Record the plan; MLflow takes no other value for a param that a run has."""
+        """Record the plan; params that the run already has cannot be changed in MLflow."""
         missing = {name: each for name, each in plan.params.items() if name not in (known or {})}
-        # Another command may resume a study: its models registered, its files elsewhere.
+        # The command that resumes a study may differ in tags and config.
         self._runs.write(study, params=missing, tags=plan.tags)
         self.client.log_text(study, plan.config, "config.yaml")
         if plan.data:
@@ -314,6 +314,6 @@ class MlflowTracker:
 
 
 def open_existing(uri: str | None) -> MlflowTracker:
-    """Return the tracker of a store, by default MLflow's own; raise if there is no such file."""
+    """Return the tracker of a store, by default MLflow's own; raise if its file is missing."""
     check_exists(store_uri(uri))
     return MlflowTracker(uri=uri)

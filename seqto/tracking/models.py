@@ -1,4 +1,4 @@
-"""Models that studies put into MLflow: logged to a candidate's run, registered as versions."""
+"""A study's models in MLflow: logged to candidates' runs, and registered as versions."""
 
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
@@ -21,14 +21,14 @@ _LARGEST_EXAMPLE = 10_000
 def log_model(
     runs: Runs, trial: Trial, model: Model, example: Arrays, facts: Mapping[str, str]
 ) -> None:
-    """Log the ONNX model to the trial's run, unless it is there already."""
+    """Log the ONNX model to the trial's run, unless it is already there."""
     run = runs.get(trial.id)
     if _URI in run.data.tags:
         return
     session = {name: value for name, value in facts.items() if name.startswith("session.")}
-    # Logging a model goes through MLflow's global URI.
+    # MLflow logs models through its global URI.
     with quiet(), global_uri(runs.store.uri):
-        # Made here: MLflow itself would put it into whatever experiment is the active one.
+        # Created here, because MLflow itself would use the active experiment.
         logged = runs.client.create_logged_model(
             run.info.experiment_id, "model", source_run_id=trial.id, params=run.data.params
         )
@@ -38,7 +38,7 @@ def log_model(
             model_id=logged.model_id,
             flavor=mlflow.onnx,
             run_id=trial.id,
-            # A copy, as writing external data empties the model in memory.
+            # A copy, because writing external data empties the model in memory.
             onnx_model=model.copy_proto() if model.is_large else model.proto,
             signature=_signature(model, example),
             input_example=_small(example),
@@ -52,7 +52,7 @@ def log_model(
 
 
 def register(runs: Runs, study: str, name: str, recommended: Sequence[Recommendation]) -> None:
-    """Make a version of each recommended model, once, and move the aliases to them."""
+    """Register each recommended model once, and move the aliases to their versions."""
     with unless_it_exists():
         held = runs.get(study).data.tags
         kinds = ("seqto.model", "seqto.device", "seqto.quantization")
@@ -64,8 +64,8 @@ def register(runs: Runs, study: str, name: str, recommended: Sequence[Recommenda
 
 
 def _version(runs: Runs, study: str, name: str, trial: Trial) -> str:
-    """Return the number of the trial's version, which is made if there is none."""
-    # Not by name: a filter cannot have a name with a quote in it.
+    """Return the number of the trial's version; create it if there is none."""
+    # Not filtered by name, because a name may contain a quote.
     for each in runs.client.search_model_versions(f"run_id = '{trial.id}'"):
         if each.name == name:
             return str(each.version)
@@ -89,7 +89,7 @@ def _version(runs: Runs, study: str, name: str, trial: Trial) -> str:
 
 
 def _small(example: Arrays) -> Any:
-    """Return the example as MLflow takes it, or none where writing it as JSON takes seconds."""
+    """Return the example for MLflow, or None if writing it as JSON would take seconds."""
     if sum(array.size for array in example.values()) > _LARGEST_EXAMPLE:
         return None
     return dict(example) if len(example) > 1 else next(iter(example.values()))
@@ -105,12 +105,12 @@ def _signature(model: Model, example: Arrays) -> Any:
 
 
 def _requirements() -> list[str]:
-    # Given, so that MLflow does not spend seconds on finding out what the model imports.
+    # Given explicitly, because MLflow would need seconds to infer them.
     return [f"{name}=={version(name)}" for name in ("mlflow", "onnx", "onnxruntime", "numpy")]
 
 
 def _describe(trial: Trial) -> str:
-    """Say what a version offers, the figures first: lists show some twenty characters."""
+    """Describe a version, figures first, because lists show only some twenty characters."""
     measured = [each for each in by_column(told()) if each.name in trial.metrics]
     figures = [each.summarised(trial.metrics[each.name]) for each in measured]
     return ", ".join([*figures, f"candidate {trial.index}", trial.candidate.in_words()])

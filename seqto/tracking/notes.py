@@ -5,14 +5,14 @@ import re
 from seqto.types import content_key
 
 NOTE = "mlflow.note.content"
-"""MLflow's own tag of a run's description."""
+"""MLflow's own tag for a run's description."""
 
-# Ends with a comment, which nobody sees, that tells whether a person changed what is above it.
+# Ends with an invisible comment, a key that shows whether a person edited the text above.
 _END = "---\n*Your own notes: what is written below this line is kept.*\n\n[//]: # (seqto {})"
 
 
 def merged(text: str, held: str) -> str:
-    """Return the text with what a person wrote: below its end, or into seqto's own part."""
+    """Return the text, followed by what people wrote below seqto's part or into it."""
     pattern = re.escape(_END).replace(r"\{\}", r"(\w*)")
     ours, written, theirs = [*re.split(pattern, held.replace("\r\n", "\n"), maxsplit=1), "", ""][:3]
     if content_key(ours.strip()) != written:

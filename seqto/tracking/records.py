@@ -1,4 +1,4 @@
-"""What the runs of studies and candidates hold: seqto's types as MLflow has them, and back."""
+"""Conversions between seqto's types and the tags, metrics and documents of MLflow runs."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ STATUS = {
     TrialState.FAILED: "FAILED",
     TrialState.KILLED: "KILLED",
 }
-"""How MLflow calls the end of a run."""
+"""MLflow's names for how a run ended."""
 
 _STATES = {
     "RUNNING": TrialState.RUNNING,
@@ -33,7 +33,7 @@ _STATES = {
     **{status: state for state, status in STATUS.items()},
 }
 _BASELINE = "float_"
-# MLflow's own tag of what a run uses a data set for.
+# MLflow's own tag for the purpose of a data set.
 _CONTEXT = "mlflow.data.context"
 
 
@@ -49,12 +49,12 @@ def candidate_document(candidate: Candidate) -> dict[str, Any]:
 
 def candidate_of(document: Mapping[str, Any]) -> Candidate:
     """Return the candidate that excluded_layers.json describes."""
-    # Versions without schemes wrote none.
+    # Earlier versions of seqto wrote no scheme.
     return Candidate.of(document["precisions"], document.get("scheme", ""))
 
 
 def measurement_tags(measurement: Measurement, duplicate_of: int | None) -> dict[str, str]:
-    """Return the tags of a candidate that was measured."""
+    """Return the tags of a measured candidate."""
     session = {f"seqto.{name}": value for name, value in measurement.session.items()}
     tags = {"seqto.sha256": measurement.model_sha256, **session}
     if duplicate_of is not None:
@@ -84,7 +84,7 @@ def trial_of(run: Run, candidate: Candidate) -> Trial:
 
 
 def front_tags(front: Front, run_id: str) -> dict[str, str]:
-    """Return what the front says of a candidate's run, be it a member or not."""
+    """Return a candidate's tags about the front, whether it is a member or not."""
     ranks = {trial.id: rank for rank, trial in enumerate(front.members, 1)}
     aliases = [each.alias for each in front.recommended if each.trial.id == run_id]
     return {
@@ -157,7 +157,7 @@ def is_evaluation(data: DatasetInput) -> bool:
 
 
 def _group(layer: Layer) -> dict[str, str]:
-    """Return what a search has to know of a layer that is not alone."""
+    """Return what a search needs to know about a layer in a group."""
     return {"group": layer.group, "weight": layer.weight} if layer.group else {}
 
 

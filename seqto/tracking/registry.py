@@ -1,4 +1,4 @@
-"""Models that MLflow holds: of its registry, or of a run."""
+"""Models from MLflow: from its registry, or from a run."""
 
 import logging
 import tempfile
@@ -19,7 +19,7 @@ from seqto.types import Model
 
 @dataclass(config=ConfigDict(extra="forbid"), kw_only=True)
 class RegistryModel:
-    """The ONNX model at an MLflow URI, called `name` or, without one, as the URI says."""
+    """The ONNX model at an MLflow URI, named after the URI unless `name` is given."""
 
     uri: Annotated[str, Field(pattern=r"^(models|runs):/[^/]+(/.*)?$")]
     name: Annotated[str, BeforeValidator(lambda name: name or "")] = field(
@@ -39,12 +39,12 @@ class RegistryModel:
         store = store_uri(self.tracking_uri)
         logging.getLogger("alembic").setLevel(logging.WARNING)
         try:
-            # Aliases are looked up through MLflow's global URI.
+            # MLflow resolves aliases through its global URI.
             with quiet(), global_uri(store):
                 found = download_artifacts(
                     artifact_uri=self.uri, dst_path=folder, tracking_uri=store
                 )
-        except Exception as error:  # MLflow's, SQLAlchemy's, an artifact store's.
+        except Exception as error:  # Errors of MLflow, SQLAlchemy or an artifact store.
             raise ModelError(
                 f"MLflow at {store} has no {self.uri} ({first_line(error).rstrip('.')}): check "
                 "model.uri, such as models:/<name>@<alias> or runs:/<run id>/<path>, and "
@@ -54,7 +54,7 @@ class RegistryModel:
 
 
 def _onnx_file(found: Path, uri: str) -> Path:
-    """Return the ONNX file among what was downloaded."""
+    """Return the ONNX file of the download."""
     if found.is_file():
         return found
     description = found / "MLmodel"
@@ -72,7 +72,7 @@ def _onnx_file(found: Path, uri: str) -> Path:
 
 
 def _name_of(uri: str) -> str:
-    """Return the registered model's name, or what a run calls it."""
+    """Return the registered model's name, or its name in the run."""
     kind, _, rest = uri.partition(":/")
     if kind == "models":
         return rest.partition("/")[0].partition("@")[0]

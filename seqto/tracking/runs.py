@@ -1,4 +1,4 @@
-"""The runs of an MLflow store: how they are made, found, written and read.
+"""The runs of an MLflow store: creating, finding, writing and reading them.
 
 Only MlflowClient with explicit run ids is used: `mlflow run` exports an id that a bare
 `start_run()` would adopt, and a finished run that is started again loses its end time.
@@ -30,10 +30,10 @@ _LONGEST_PARAM = 6000
 
 @dataclass(frozen=True)
 class Runs:
-    """The runs of this store; new ones are in its experiment."""
+    """The runs of this store; new runs are created in its experiment."""
 
     store: Store
-    # What was read by run id: a download each, and it never changes.
+    # Candidates by run id: each needs a download, and never changes.
     _candidates: dict[str, Candidate] = field(default_factory=dict)
 
     @property
@@ -42,7 +42,7 @@ class Runs:
         return self.store.client
 
     def create(self, name: str, tags: Mapping[str, str], parent: str | None) -> str:
-        """Return the id of a new run, below its parent or that of `mlflow run`."""
+        """Create a run nested in its parent, or in the run of `mlflow run`; return its id."""
         above = parent or self.store.project_run
         nesting = {"mlflow.parentRunId": above} if above else {}
         cut = {key: value[:LONGEST_TAG] for key, value in tags.items()}
@@ -58,7 +58,7 @@ class Runs:
         metrics: Mapping[str, float] | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        """Record values of a run; params and tags are cut where MLflow takes no more."""
+        """Record values of a run; params and tags are cut to MLflow's limits."""
         now = get_current_time_millis()
         self.client.log_batch(
             run_id,
@@ -68,7 +68,7 @@ class Runs:
         )
 
     def end(self, run_id: str, state: TrialState) -> None:
-        """End a run that is no longer RUNNING."""
+        """End a run in this state."""
         self.client.set_terminated(run_id, STATUS[state])
 
     def get(self, run_id: str) -> Run:
@@ -109,7 +109,7 @@ class Runs:
                 return
 
     def trial(self, run: Run) -> Trial:
-        """Return the trial that a run is; raise TrackingError if it is none."""
+        """Return the run as a trial; raise TrackingError if it is not a candidate."""
         run_id = run.info.run_id
         if "index" not in run.data.params:
             raise TrackingError(
@@ -121,17 +121,17 @@ class Runs:
         return trial_of(run, self._candidates[run_id])
 
     def files(self, run_id: str) -> set[str]:
-        """Return the names of the artifacts that lie in no folder."""
+        """Return the names of the top-level artifacts."""
         return {file.path for file in self.client.list_artifacts(run_id)}
 
     def json(self, run_id: str, name: str) -> Any:
-        """Return what a JSON artifact says; raise TrackingError if the run has none."""
-        # A folder for each call: MLflow downloads into a shared temporary folder otherwise.
+        """Return the content of a JSON artifact; raise TrackingError if the run has none."""
+        # A folder per call, because MLflow would download into a shared temporary folder.
         with tempfile.TemporaryDirectory(prefix="seqto-") as folder, quiet():
             try:
                 path = self.client.download_artifacts(run_id, name, folder)
             except (MlflowException, OSError) as error:
                 raise TrackingError(
-                    f"run {run_id!r} has no {name}: it is no run of seqto, or it was cut short."
+                    f"run {run_id!r} has no {name}: it is not a run of seqto, or it was cut short."
                 ) from error
             return json.loads(Path(path).read_text())

@@ -1,4 +1,4 @@
-"""An MLflow store and the experiment in it: where they are, and the first contact with them."""
+"""An MLflow store and its experiment: their location, and the first contact with them."""
 
 import contextlib
 import functools
@@ -27,17 +27,17 @@ from seqto.workspace import Workspace
 
 _SQLITE = "sqlite:///"
 _URI_VARIABLE = "MLFLOW_TRACKING_URI"
-# By default MLflow tries for four minutes to reach a server that is not there.
+# By default MLflow tries for four minutes to reach a missing server.
 _IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 _LONGEST_CAUSE = 200
 
 
 @dataclass(frozen=True)
 class Store:
-    """The store at this URI, and an experiment of this name in it.
+    """The store at this URI, and the experiment of this name in it.
 
-    New runs are below the run `parent`, or that of `mlflow run`, if there is one. Without a name
-    the experiment is the one of that run, or else `seqto`.
+    New runs are nested in the run `parent`, or in that of `mlflow run`, if there is one. Without a
+    name, the experiment is that of this run, or `seqto`.
     """
 
     uri: str
@@ -46,7 +46,7 @@ class Store:
 
     @functools.cached_property
     def client(self) -> MlflowClient:
-        """MLflow's own client; the store and the experiment are made where they are not there."""
+        """MLflow's own client; creates the store and the experiment if they are missing."""
         logging.getLogger("alembic").setLevel(logging.WARNING)
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         with self._first_contact():
@@ -58,7 +58,7 @@ class Store:
 
     @functools.cached_property
     def project_run(self) -> str | None:
-        """The run that all others are below, if it is in this store."""
+        """The run in which all others are nested, if it is in this store."""
         run = self.parent or os.environ.get("MLFLOW_RUN_ID")
         if run:
             with contextlib.suppress(MlflowException):
@@ -67,9 +67,9 @@ class Store:
 
     @functools.cached_property
     def experiment_id(self) -> str:
-        """The experiment that new runs are in."""
+        """The experiment of new runs."""
         if not self.experiment and self.project_run:
-            # MLflow shows runs as nested only within an experiment.
+            # MLflow shows runs as nested only within one experiment.
             return str(self.client.get_run(self.project_run).info.experiment_id)
         found = self.client.get_experiment_by_name(self._experiment_name)
         assert found is not None
@@ -82,17 +82,17 @@ class Store:
         return str(found.experiment_id)
 
     def check_answers(self) -> None:
-        """Raise where a server does not answer; nothing is made there, nor of a store of files."""
+        """Raise if a server does not answer; create nothing, neither there nor in files."""
         if self._is_served:
             with self._first_contact():
                 MlflowClient(self.uri).get_experiment_by_name(self._experiment_name)
 
     def address(self, run: str) -> Address:
-        """Return the run's page, and how to serve it where no server runs."""
+        """Return the run's page, and the command that serves it if no server runs."""
         page = f"/{run_page(self.experiment_id, run)}"
         if self._is_served:
             return Address(self.uri.rstrip("/") + page)
-        # A store in this folder is as well served by its relative path, which is short.
+        # A relative path also works for a store in this folder, and is shorter.
         store = self.uri.replace(f"{Path.cwd()}/", "")
         command = shlex.join([_mlflow_command(), "ui", "--backend-store-uri", store])
         return Address(f"http://127.0.0.1:5000{page}", command)
@@ -107,18 +107,18 @@ class Store:
 
     @contextlib.contextmanager
     def _first_contact(self) -> Iterator[None]:
-        """Let one process at a time make a store, and say soon where there can be none."""
+        """Let only one process at a time create a store, and fail fast if it is unreachable."""
         try:
             with self._lock(), _environment(_IMPATIENT), errors_only("urllib3.connectionpool"):
                 yield
-        except Exception as error:  # MLflow's, SQLAlchemy's, a missing database driver's.
+        except Exception as error:  # From MLflow, SQLAlchemy or a missing driver.
             raise TrackingError(
                 f"MLflow at {self.uri} does not answer: {_cause(error)}. "
                 "Check tracking.uri or MLFLOW_TRACKING_URI."
             ) from error
 
     def _lock(self) -> contextlib.AbstractContextManager[object]:
-        """Return a lock around making a store: two processes would migrate the same tables."""
+        """Return a lock for creating a store, as two processes would migrate the same tables."""
         if not self.uri.startswith("sqlite:"):
             return contextlib.nullcontext()
         path = Workspace.default().lock(content_key(self.uri))
@@ -127,12 +127,12 @@ class Store:
 
 
 def store_uri(given: str | None) -> str:
-    """Return the URI that was given, or where MLflow itself looks by default."""
+    """Return the given URI, or MLflow's own default."""
     return given or str(mlflow.get_tracking_uri())
 
 
 def check_exists(uri: str) -> None:
-    """Raise if there is no such file: MLflow would make an empty store, and then miss the run."""
+    """Raise if the store's file is missing: MLflow would create an empty one instead."""
     if uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).exists():
         raise TrackingError(
             f"there is no MLflow store {uri}: go to the folder that has it, or give "
@@ -142,15 +142,15 @@ def check_exists(uri: str) -> None:
 
 @contextlib.contextmanager
 def global_uri(uri: str) -> Iterator[None]:
-    """Have MLflow's own functions use this store for a while, then again what they used before."""
-    # What was set by hand, not what MLflow derives from the environment or the folder.
+    """Make MLflow's own functions use this store within the block."""
+    # Only an explicitly set URI, not one that MLflow derives from environment or folder.
     by_hand = getattr(_tracking_service, "_tracking_uri", None)
     variable = os.environ.get(_URI_VARIABLE)
     mlflow.set_tracking_uri(uri)
     try:
         yield
     finally:
-        # Also sets or unsets the variable.
+        # This also sets or unsets the variable.
         mlflow.set_tracking_uri(by_hand)  # type: ignore[arg-type]
         if variable is not None:
             os.environ[_URI_VARIABLE] = variable
@@ -163,7 +163,7 @@ def quiet() -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def unless_it_exists() -> Iterator[None]:
-    """Pass over MLflow's refusal to make what is there already."""
+    """Ignore MLflow's error that something already exists."""
     try:
         yield
     except MlflowException as error:
@@ -173,7 +173,7 @@ def unless_it_exists() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _environment(settings: Mapping[str, str]) -> Iterator[None]:
-    """Set these environment variables for a while; one that the user has set stays as it is."""
+    """Set these environment variables within the block, unless the user has set them."""
     names = [name for name in settings if name not in os.environ]
     os.environ.update({name: settings[name] for name in names})
     try:
@@ -184,7 +184,7 @@ def _environment(settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def _mlflow_command() -> str:
-    """Return `mlflow`, or its path where the shell would not find this environment's."""
+    """Return `mlflow`, or its path if the shell would not find this environment's."""
     beside = Path(sys.executable).parent / "mlflow"
     found = shutil.which("mlflow")
     if not beside.exists() or (found and Path(found).samefile(beside)):
@@ -195,7 +195,7 @@ def _mlflow_command() -> str:
 
 
 def _cause(error: Exception) -> str:
-    """Return what is behind an error, without the requests and connections around it."""
+    """Return the cause of an error, without the connection details around it."""
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if found := re.search(r"\(Caused by \w+\((.*)\)\)", line):
         line = found[1].strip("\"'").rpartition("): ")[2]

@@ -1,7 +1,7 @@
 """How studies look in MLflow's web pages: addresses, saved views, names and colours.
 
-None of it is an interface that MLflow documents. Where a later version does not know it, a link
-leads to the plain page, and nothing else is lost.
+MLflow documents none of these interfaces. If a later version does not know one, a link leads to the
+plain page, and nothing else is lost.
 """
 
 import base64
@@ -14,7 +14,7 @@ from urllib.parse import quote
 from seqto.figures import LOSS, costs, share, viewed
 from seqto.types import Front, Trial, trial_name
 
-# MLflow 3 opens in the mode for language models, which hides the runs and the model registry.
+# MLflow 3 opens in its mode for language models, which hides the runs and the model registry.
 _MODE = "workflowType=machine_learning"
 _VIEW = "mlflow.sharedViewState."
 COLOUR = "mlflow.runColor"
@@ -22,7 +22,7 @@ RECOMMENDED, MEMBER, OTHER = "#d55e00", "#0072b2", "#b8bec4"
 COLOURS = (RECOMMENDED, MEMBER, OTHER)
 
 MOST_COMPARED = 40
-"""The ids of all runs are in the address of a comparison."""
+"""The most runs to compare, because the address of a comparison has all their ids."""
 
 _ABOUT = (
     "Selective quantization by seqto: a run is a study, the runs below it are its candidates. "
@@ -31,12 +31,12 @@ _ABOUT = (
 
 
 def run_page(experiment: str, run: str, tab: str = "") -> str:
-    """Return the page of a run, behind the address of a server."""
+    """Return the path of a run's page on a server."""
     return f"#/experiments/{experiment}/runs/{run}{tab}?{_MODE}"
 
 
 def study_pages(experiment: str, study: str, front: Front) -> dict[str, str]:
-    """Return the pages that belong to a study, by name, and those of the front by the run's id."""
+    """Return the study's pages by name, and those of the front's members by run id."""
     runs = [trial.id for trial in front.members[:MOST_COMPARED]]
     view = f"#/experiments/{experiment}/runs?viewStateShareKey={_view_id(study)}&{_MODE}"
     return {
@@ -49,7 +49,7 @@ def study_pages(experiment: str, study: str, front: Front) -> dict[str, str]:
 
 
 def looks(trial: Trial, front: Front, held: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags that give a trial's run its name and colour, unless a person chose others."""
+    """Return the tags for a run's name and colour, unless a person chose others."""
     name, colour = trial_name(trial.index, trial.candidate), OTHER
     if any(member.id == trial.id for member in front.members):
         aliases = front.aliases(trial)
@@ -64,11 +64,11 @@ def looks(trial: Trial, front: Front, held: Mapping[str, str]) -> dict[str, str]
 
 
 def experiment_tags() -> dict[str, str]:
-    """Return the tags of a new experiment: what it is, and views to choose from."""
+    """Return the tags of a new experiment: its description, and views to choose from."""
     columns = [f"tags.`seqto.{name}`" for name in ("model", "device", "quantization", "search")]
     figures = [f"metrics.`{name}`" for name in ("hypervolume", "front_size", "candidates")]
     studies = _table("tags.\"seqto.kind\" = 'study'", [*columns, *figures])
-    # In another order than by date, MLflow does not fold candidates into their studies.
+    # Sorted, because MLflow folds candidates into their studies when ordered by date.
     shown = [each.name for each in viewed()]
     fronts = _table("tags.\"seqto.pareto\" = 'true'", _columns(shown), LOSS)
     charts = _charts((LOSS, "size_ratio"), shown)
@@ -81,7 +81,7 @@ def experiment_tags() -> dict[str, str]:
 
 
 def study_view(study: str, front: Front) -> tuple[str, str]:
-    """Return the experiment's tag that holds the view of a study's candidates, and its value."""
+    """Return the name and value of the experiment's tag with the view of a study."""
     objectives = tuple(each.name if (each := share(n)) else n for n in front.objectives)
     measured = {name for trial in front.members for name in trial.metrics}
     wanted = dict.fromkeys((*objectives, *(each.name for each in viewed())))
@@ -116,7 +116,7 @@ def _table(condition: str, columns: Sequence[str], order: str = "") -> dict[str,
 
 
 def _charts(objectives: Sequence[str], shown: Sequence[str]) -> dict[str, Any]:
-    """Return the first objective over each other one and each cost, then all of them at once."""
+    """Return charts of the first objective over each other one and each cost, then of all."""
     first, *others = objectives
     wanted = dict.fromkeys((*others, *(each.name for each in costs())))
     planes = [name for name in wanted if name in shown]
@@ -138,7 +138,7 @@ def _charts(objectives: Sequence[str], shown: Sequence[str]) -> dict[str, Any]:
     return {
         "compareRunCharts": [*scatter, parallel],
         "compareRunSections": [section],
-        # Else MLflow sorts its own section, of a bar chart a metric, before this one.
+        # Otherwise MLflow puts its own section, with one bar chart per metric, first.
         "isAccordionReordered": True,
     }
 
@@ -155,13 +155,13 @@ def _axis(metric: str) -> dict[str, str]:
 
 
 def _named(name: str, state: Mapping[str, Any], order: int) -> str:
-    """Return a view for the list of views, where the highest `order` comes first."""
+    """Return a view for the list of views; the highest `order` comes first."""
     return json.dumps(
         {"name": name, "createdAt": order, "updatedAt": order, "state": _packed(state)}
     )
 
 
 def _packed(state: Mapping[str, Any]) -> str:
-    """Return a view in the form in which MLflow keeps its own."""
+    """Return a view in MLflow's own storage format."""
     text = json.dumps(state, separators=(",", ":"))
     return "deflate;" + base64.b64encode(zlib.compress(text.encode(), 9)).decode()

@@ -1,4 +1,4 @@
-"""The versions of a registered model in MLflow, and which of them is in use."""
+"""The versions of a registered model in MLflow, and their aliases."""
 
 import datetime
 import json
@@ -27,7 +27,7 @@ class MlflowVersions:
 
     @in_one_go
     def all(self) -> tuple[Version, ...]:
-        """Return the versions, the newest first; raise TrackingError where there is none."""
+        """Return the versions, the newest first; raise TrackingError if the model is unknown."""
         client = self.tracker.client
         try:
             held = client.get_registered_model(self.name).aliases
@@ -53,7 +53,7 @@ class MlflowVersions:
 
     @in_one_go
     def note(self, version: Version, event: str, why: str, figures: Mapping[str, object]) -> None:
-        """Record what happened to a version: who, when, why and the figures, and in words."""
+        """Record an event of a version: who, when, why and the figures, as tags and in words."""
         user = resolve_tags().get("mlflow.user", "unknown")
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
         tags = {
@@ -71,12 +71,12 @@ class MlflowVersions:
 
     @in_one_go
     def forgive(self, version: Version) -> None:
-        """Let a version that was rolled back be promoted again."""
+        """Allow a version that was rolled back to be promoted again."""
         if version.rolled_back:
             self.tracker.client.delete_model_version_tag(self.name, version.number, _ROLLED_BACK)
 
     def _found(self) -> Iterator[ModelVersion]:
-        # A filter cannot have a name with a quote in it.
+        # A filter cannot contain a name with a quote.
         condition = "" if "'" in self.name else f"name = '{self.name}'"
         token = None
         while True:
@@ -90,7 +90,7 @@ class MlflowVersions:
 
     def _version(self, held: ModelVersion, aliases: tuple[str, ...]) -> Version:
         tags = held.tags
-        # Without it somebody else registered it: it can be the champion, but no challenger.
+        # Without this tag seqto did not register it: it can be champion, but not a challenger.
         run = held.run_id if "seqto.study" in tags else None
         nobody = Trial("", 0, Candidate(()), TrialState.COMPLETE)
         return Version(
@@ -105,7 +105,7 @@ class MlflowVersions:
     def _unknown(self) -> TrackingError:
         known = [each.name for each in self.tracker.client.search_registered_models()]
         own = [name for name in known if name.startswith("seqto-")]
-        there = f"It has {', '.join(own)}" if own else "It has no model of seqto"
+        there = f"It has {', '.join(own)}" if own else "It has no model from seqto"
         return TrackingError(
             f"MLflow at {self.tracker.store} has no registered model {self.name!r}"
             f"{nearest(self.name, own)}. {there}; run a study first, or check model=, device=, "

@@ -12,14 +12,14 @@ INT8 = "int8"
 INT16 = "int16"
 
 SHORT = {INT4: "i4", INT8: "i8", INT16: "i16", FLOAT16: "f16", FLOAT32: "f32"}
-"""The precisions as they are called in tables."""
+"""The precisions' short names in tables."""
 
 
 @dataclass(frozen=True)
 class Candidate:
     """One choice of precision for every layer.
 
-    `scheme` is how the quantized ones are, where the quantizer has several ways.
+    `scheme` says how the layers are quantized, if the quantizer has several ways.
     """
 
     precisions: tuple[tuple[str, str], ...]
@@ -33,7 +33,7 @@ class Candidate:
 
     @classmethod
     def of(cls, precisions: Mapping[str, str], scheme: str = "") -> "Candidate":
-        """Return the candidate that has these layers in these precisions."""
+        """Return the candidate with these precisions by layer."""
         return cls(tuple(sorted(precisions.items())), scheme)
 
     @property
@@ -50,11 +50,11 @@ class Candidate:
 
     @property
     def is_mixed(self) -> bool:
-        """Whether it has other precisions than int8 and float32."""
+        """Whether it has precisions other than int8 and float32."""
         return not {precision for _, precision in self.precisions} <= {INT8, FLOAT32}
 
     def counted(self, by_precision: bool) -> str:
-        """Return how many layers are left in float32 (2 of 9), or are in each precision."""
+        """Return how many layers are left in float32 (2 of 9), or have each precision."""
         if not by_precision:
             return f"{len(self.excluded)} of {len(self.precisions)}"
         groups = self.by_precision()
@@ -63,11 +63,11 @@ class Candidate:
         )
 
     def in_words(self) -> str:
-        """Say what precisions its layers have."""
+        """Describe the precisions of its layers."""
         counted = self.counted(self.is_mixed)
         return f"layers {counted}" if self.is_mixed else f"{counted} layers in float32"
 
     @property
     def key(self) -> str:
-        """The same choice has the same key."""
+        """A key of the content: the same choice has the same key."""
         return content_key([self.precisions, self.scheme] if self.scheme else self.precisions)

@@ -1,4 +1,4 @@
-"""What is chosen: the front, its recommended members, and registered versions."""
+"""What a study selects: the front, its recommended members, and registered versions."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from seqto.types.trials import Trial
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A front member worth taking, and under which name."""
+    """A recommended trial, and the alias under which it is recommended."""
 
     alias: str
     trial: Trial
@@ -31,8 +31,8 @@ class Front:
 class Version:
     """A version of a registered model, as the registry holds it.
 
-    `trial` is the candidate that it is, with the figures of its study; `data` names what it was
-    evaluated on. Versions that seqto did not register have figures of neither.
+    `trial` is its candidate, with the figures of its study; `data` is the fingerprint of its
+    samples. Versions that seqto did not register have neither.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Keys of content: the same content has the same key."""
+"""Content keys: the same content has the same key."""
 
 import hashlib
 import json

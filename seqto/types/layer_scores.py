@@ -4,17 +4,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 NEGLIGIBLE, RUINED = 1e-3, 0.1
-"""Divergences below which hardly a prediction changes, and above which many do.
+"""Below the first divergence hardly any prediction changes; above the second many do.
 
-The root of a divergence, in nats, is about five times the share of predictions that change."""
+The square root of a divergence, in nats, is about five times the share of changed predictions."""
 
 
 @dataclass(frozen=True)
 class Layer:
     """A quantizable node with weights, named by its unique node name.
 
-    `shape` is that of its weight as a matrix: the outputs, and how many values each has. Layers of
-    one `group` have to have the same precision; those that read one tensor have the same `weight`.
+    `shape` is that of its weight as a matrix: outputs, and values per output. Layers of the same
+    `group` must have the same precision; layers that share a weight tensor have the same `weight`.
     """
 
     name: str
@@ -26,16 +26,15 @@ class Layer:
 
     @property
     def unit(self) -> str:
-        """What gets a precision of its own: its group, or the layer where it is alone."""
+        """The unit that gets a precision: the layer's group, or the layer itself."""
         return self.group or self.name
 
 
 @dataclass(frozen=True)
 class LayerScore:
-    """How much quantization hurts a layer: `score` ranks, `details` say where it comes from.
+    """How much quantization hurts a layer: `score` ranks it, `details` explain the score.
 
-    `costs` predict the harm of each precision of this layer, and `sizes` the bytes it then takes;
-    both add up over the layers.
+    `costs` predict the harm of each precision, and `sizes` its bytes; both add up over the layers.
     """
 
     layer: Layer

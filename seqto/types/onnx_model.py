@@ -1,4 +1,4 @@
-"""Models in memory, and what runs their nodes."""
+"""Models in memory, their inputs, kernels and latency."""
 
 import functools
 import hashlib
@@ -17,7 +17,7 @@ Ranges = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An input of a model as its graph declares it; None stands for a free dimension."""
+    """An input of a model as its graph declares it; None is a free dimension."""
 
     name: str
     shape: tuple[int | None, ...]
@@ -32,7 +32,7 @@ class TensorSpec:
 class Model:
     """An ONNX model in memory, with the name that users see.
 
-    `session` are options that ONNX Runtime needs to run it as it was meant.
+    `session` has the session options that ONNX Runtime needs to run it as intended.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Model:
         return bytes(self.proto.SerializeToString(deterministic=True))
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes of its ONNX file, in pieces if one file cannot hold it."""
+        """Yield the bytes of its ONNX file, in pieces if it is too large for one file."""
         if self.is_large:
             yield from chunks(self.proto)
         else:
@@ -69,7 +69,7 @@ class Model:
 
     @property
     def size(self) -> int:
-        """The bytes of its ONNX file; if one file cannot hold it, those that one would have."""
+        """The size of its ONNX file in bytes, even if it is too large for one file."""
         return file_size(self.proto) if self.is_large else int(self.proto.ByteSize())
 
     @functools.cached_property

@@ -12,9 +12,9 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Preprocessed inputs by name, with labels where there are any.
+    """Preprocessed inputs by name, with labels if there are any.
 
-    `fixed_batch` is how many at a time the model takes, no more and no fewer, if it says so.
+    `fixed_batch` is the model's batch size, if the model fixes it.
     """
 
     inputs: Arrays
@@ -26,7 +26,7 @@ class Samples:
         return len(self.ids)
 
     def first(self, count: int) -> "Samples":
-        """Return the first so many samples."""
+        """Return the first `count` samples."""
         return replace(
             self,
             inputs={name: array[:count] for name, array in self.inputs.items()},
@@ -37,8 +37,8 @@ class Samples:
     def batches(self, size: int) -> Iterator[Arrays]:
         """Yield the inputs in order, at most `size` samples at a time.
 
-        With a fixed batch it is exactly that many, and the last batch is filled up with copies of
-        the last sample.
+        A fixed batch size overrides `size`, and the last batch is then filled up with copies of the
+        last sample.
         """
         size = self.fixed_batch or size
         for start in range(0, len(self), size):
@@ -52,13 +52,13 @@ class Samples:
             yield batch
 
     def first_batches(self, count: int) -> Iterator[Arrays]:
-        """Yield the first so many samples, as few at a time as the model takes."""
+        """Yield the first `count` samples, in the smallest batches that the model takes."""
         return islice(self.batches(1), -(-count // (self.fixed_batch or 1)))
 
 
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """Disjoint samples to calibrate and to evaluate on; the fingerprint names their content."""
+    """Disjoint samples to calibrate and to evaluate on, with a key of their content."""
 
     calibration: Samples
     evaluation: Samples
@@ -67,9 +67,9 @@ class Splits:
 
 @dataclass(frozen=True)
 class DataSplit:
-    """Samples that a study uses, and what for: `context` is `calibration` or `evaluation`.
+    """Samples of a study and their purpose: `context` is `calibration` or `evaluation`.
 
-    The same digest is the same content; `source` is their path, or else the class that has them.
+    The same digest means the same content; `source` is their path, or the dataset's class.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Models as files: in one piece, or above protobuf's limit with their weights beside the graph.
+"""The bytes of models as files, also above protobuf's size limit.
 
-In memory an onnx.ModelProto may be of any size, but one above LIMIT cannot be written or read in
-one piece: no SerializeToString, no ByteSize, no session from bytes.
+In memory an onnx.ModelProto may have any size, but above LIMIT it cannot be serialized in one
+piece: no SerializeToString, no ByteSize, no session from bytes.
 """
 
 import itertools
@@ -13,10 +13,10 @@ from google.protobuf.message import Message
 from onnx import TensorProto, helper
 
 LIMIT = onnx.checker.MAXIMUM_PROTOBUF
-"""Bytes that one protobuf message may have."""
+"""The largest size of a protobuf message in bytes."""
 
 _SHARE_OF_WEIGHTS = 0.97
-"""Of the limit; what is left is for nodes and names, 64 MB of them."""
+"""The share of the limit that weights may take; 64 MB are left for nodes and names."""
 
 _FOUR_BITS = (TensorProto.INT4, TensorProto.UINT4, TensorProto.FLOAT4E2M1)
 _WITH_LENGTH = 2
@@ -29,8 +29,8 @@ def is_large(proto: onnx.ModelProto) -> bool:
 
 
 def stored_bytes(tensor: onnx.TensorProto) -> int:
-    """Return the bytes of a tensor's values, as its type and shape tell them."""
-    # Not len(raw_data), which would copy them first.
+    """Return the size of a tensor's values in bytes, from its type and shape."""
+    # Not len(raw_data), which would copy the data first.
     count = int(math.prod(tensor.dims))
     if tensor.data_type in _FOUR_BITS:
         return (count + 1) // 2
@@ -38,7 +38,7 @@ def stored_bytes(tensor: onnx.TensorProto) -> int:
 
 
 def chunks(proto: onnx.ModelProto) -> Iterator[bytes]:
-    """Yield the bytes that the model's file would have, in pieces: a large weight is one."""
+    """Yield the bytes that the model's file would have, in pieces; each weight is one."""
     for piece in _pieces(proto):
         yield piece if isinstance(piece, bytes) else piece.raw_data
 
@@ -49,8 +49,8 @@ def file_size(proto: onnx.ModelProto) -> int:
 
 
 def copy_fields(source: Message, target: Message, without: Collection[str]) -> None:
-    """Give the target all fields but these of a message of the same type."""
-    # Not by ListFields, which would copy the values of those as well.
+    """Copy all fields except `without` from one message to another of the same type."""
+    # Not with ListFields, which would copy the excluded values as well.
     for field in source.DESCRIPTOR.fields:
         name = field.name
         if name in without:
@@ -74,7 +74,7 @@ def _pieces(proto: onnx.ModelProto) -> list[bytes | onnx.TensorProto]:
 
 
 def _tensor_pieces(tensor: onnx.TensorProto, tensor_key: bytes) -> list[bytes | onnx.TensorProto]:
-    """Return one initializer as it stands in the file of its model."""
+    """Return one initializer as it appears in the model's file."""
     start, key, end = _around(tensor, "raw_data")
     pieces: list[bytes | onnx.TensorProto] = [start, end]
     if tensor.HasField("raw_data"):
@@ -87,7 +87,7 @@ def _length(pieces: list[bytes | onnx.TensorProto]) -> int:
 
 
 def _around(message: Message, name: str) -> tuple[bytes, bytes, bytes]:
-    """Return the bytes before a field, those that announce it, and those behind it."""
+    """Return the bytes before a field, the field's key, and the bytes after the field."""
     # Protobuf writes fields in the order of their numbers.
     fields = message.DESCRIPTOR.fields
     at = message.DESCRIPTOR.fields_by_name[name].number
@@ -103,7 +103,7 @@ def _bytes(message: Message) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    """Return a number as protobuf writes it: seven bits a byte, the last ones first."""
+    """Return a number as protobuf's varint: seven bits per byte, the lowest first."""
     digits = bytearray()
     while number > 0x7F:
         digits.append(number & 0x7F | 0x80)

@@ -13,20 +13,20 @@ Table = Sequence[Mapping[str, str | float | bool | None]]
 SCHEMES = "schemes"
 SCREENING = "screening"
 TABLES = (SCHEMES, SCREENING)
-"""What a study records on the way: full quantizations compared, candidates screened."""
+"""The tables of a study: compared full quantizations, and screened candidates."""
 
 COMMAND = "seqto.command"
-"""The tag of a study that has the command line that made it."""
+"""The study's tag with its command line."""
 
 OVERRIDES = "seqto.overrides"
 CONSTRAINT = "seqto.constraint"
 REGISTERED = "seqto.registered_model"
-"""Tags of a study: its command line and its limits as JSON, the name of its registered models."""
+"""Tags of a study: its overrides and limits as JSON, and the name of its registered model."""
 
 
 @dataclass(frozen=True)
 class StudyPlan:
-    """What a study is about: its key is its content, so the same plan is the same study."""
+    """What is recorded before a study begins; the same key means the same study."""
 
     key: str
     name: str
@@ -38,7 +38,7 @@ class StudyPlan:
 
 @dataclass(frozen=True)
 class Address:
-    """Where a person looks at a study: a page, and the command that serves it if one is needed."""
+    """The address of a study's page, and the command that serves it if one is needed."""
 
     url: str
     command: str = ""
@@ -46,10 +46,10 @@ class Address:
 
 @dataclass(frozen=True)
 class StudyRecord:
-    """A study as the tracker holds it: all that the front and the report are made from.
+    """A study as the tracker holds it: everything that the front and the report need.
 
-    `baseline` has the float model's own figures under the names of the trials' metrics, `tables`
-    what was found on the way, by name.
+    `baseline` has the float model's figures under the names of the trials' metrics; `tables` are
+    the schemes and the screening, by name.
     """
 
     id: str

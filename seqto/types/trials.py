@@ -1,4 +1,4 @@
-"""What candidates score, and where they stand."""
+"""Trials: candidates with their state and their figures."""
 
 import enum
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from seqto.types.candidates import Candidate
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one candidate scored, the digest of its model, and the session options it needed."""
+    """One candidate's figures, the digest of its model, and the session options it needs."""
 
     metrics: Mapping[str, float]
     model_sha256: str
@@ -17,7 +17,7 @@ class Measurement:
 
 
 class TrialState(enum.StrEnum):
-    """Where a trial stands; only COMPLETE ones can be on a front."""
+    """The state of a trial; only COMPLETE trials can be on a front."""
 
     RUNNING = "RUNNING"
     COMPLETE = "COMPLETE"
@@ -41,6 +41,6 @@ class Trial:
 
 
 def trial_name(index: int, candidate: Candidate) -> str:
-    """Name a trial; twelve characters, which is all that some pages show, tell it apart."""
+    """Name a trial within twelve characters, because some pages show no more."""
     kind = "mixed" if candidate.is_mixed else f"excl {len(candidate.excluded)}"
     return f"{index:03d} {kind}"

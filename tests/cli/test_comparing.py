@@ -54,7 +54,7 @@ def test_one_study_is_no_comparison(
     with pytest.raises(SystemExit) as end:
         main([studies[1]] * runs + ["--tracking-uri", studies[0], "--output", str(tmp_path)])
     assert end.value.code == 1
-    assert "two different studies" in capsys.readouterr().err
+    assert "two or more different studies" in capsys.readouterr().err
 
 
 def test_a_run_that_is_no_study_is_named(

@@ -110,7 +110,7 @@ def test_rows_of_different_lengths_are_refused(tmp_path: Path) -> None:
     [
         ({"image": "photo"}, "no column 'photo'.*dataset.image.*It has: image, label"),
         ({"label": "class"}, "no column 'class'.*dataset.label"),
-        ({"label": "image"}, "no class indices"),
+        ({"label": "image"}, "not class indices"),
         ({"evaluation_size": 50}, "has 10 samples, but 3 to calibrate and 50"),
     ],
 )

@@ -62,7 +62,7 @@ def test_images_of_any_mode_are_taken(mode: str) -> None:
 
 def test_more_than_8_bits_a_channel_are_refused() -> None:
     image = Image.fromarray(np.full((8, 8), 1000, np.uint16))
-    with pytest.raises(ValueError, match="more than 8 bits a channel"):
+    with pytest.raises(ValueError, match="more than 8 bits per channel"):
         _applied(_preprocess(), image)
 
 

@@ -1,7 +1,7 @@
 """The Hydra sweeper that turns `-m` into studies.
 
-Commas on the command line multiply into studies. Each study asks its search for candidates and
-has the configured Hydra launcher run them as jobs, so that any launcher can spread them.
+Commas on the command line multiply into studies. Each study asks its search for candidates, and
+the configured Hydra launcher runs them as jobs, so any launcher can distribute them.
 """
 
 import sys
@@ -38,7 +38,7 @@ class SeqtoSweeper(Sweeper):
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
-        """Take what Hydra gives before a sweep."""
+        """Store what Hydra provides before a sweep."""
         self.config = config
         self.hydra_context = hydra_context
         self.launcher = Plugins.instance().instantiate_launcher(
@@ -46,7 +46,7 @@ class SeqtoSweeper(Sweeper):
         )
 
     def sweep(self, arguments: list[str]) -> None:
-        """Run the studies that these overrides describe; the others go on where one fails."""
+        """Run the studies that these overrides describe; a failed one does not stop the others."""
         assert self.config is not None
         folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
@@ -54,7 +54,7 @@ class SeqtoSweeper(Sweeper):
         try:
             self._studies(arguments, folder)
         finally:
-            # Of studies that could not begin it is all there is.
+            # Remove the folder if no study could begin, so that it holds nothing else.
             discard(folder, [_CONFIG])
 
     def _studies(self, arguments: list[str], folder: Path) -> None:
@@ -80,15 +80,15 @@ class SeqtoSweeper(Sweeper):
         self._compare(folder)
         if failed:
             end = StudyError(f"{len(failed)} of {len(grid)} studies failed; see above.")
-            # A pipeline tells limits that are not met from studies that broke.
+            # So that a pipeline can distinguish unmet limits from broken studies.
             end.exit_code = codes.pop() if len(codes) == 1 else 1
             raise end
 
     def _fitted(self, grid: Sequence[list[str]]) -> list[list[str]]:
         """Return the grid with `++group.key=value` only where the study's choice has the key.
 
-        So choices can be compared whose keys differ. What none of them has stays everywhere, and
-        is refused as in a single study.
+        So choices with different keys can be compared. A key that no choice has stays everywhere,
+        and is refused as in a single study.
         """
         forced = {word for overrides in grid for word in overrides if word.startswith("++")}
         if not forced:
@@ -101,13 +101,13 @@ class SeqtoSweeper(Sweeper):
         ]
 
     def _known(self, overrides: Sequence[str], forced: Set[str]) -> set[str]:
-        """Return those of the forced words whose keys the study's config has without them."""
+        """Return the forced words whose keys the study's config already has."""
         config = self._composed([word for word in overrides if word not in forced])
         return {word for word in forced if _has(config, word)}
 
     def _fetch(self, grid: Sequence[Sequence[str]]) -> set[int]:
-        """Fetch the models of all studies, and return which of these cannot even begin."""
-        # Before the first study: who fetches models watches, who waits for studies goes away.
+        """Fetch the models of all studies; return the numbers of studies that cannot begin."""
+        # Before the first study, while somebody still watches: studies take long.
         failed: set[int] = set()
         unavailable: dict[str, Exception] = {}
         for number, overrides in enumerate(grid):
@@ -120,9 +120,9 @@ class SeqtoSweeper(Sweeper):
         return failed
 
     def _fetch_once(self, overrides: Sequence[str], unavailable: dict[str, Exception]) -> None:
-        """Fetch a study's model, unless that failed for another one: nobody waits twice.
+        """Contact the tracker and fetch the model, unless that failed for another study.
 
-        A tracking server that does not answer is told before.
+        So nobody waits twice for the same server.
         """
         from seqto.config.build import contact_tracker, fetch_model
 
@@ -142,13 +142,13 @@ class SeqtoSweeper(Sweeper):
         return self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
 
     def _compare(self, folder: Path) -> None:
-        """Set the studies that ended side by side."""
+        """Compare the finished studies side by side."""
         from seqto.cli.comparing import compare_files
 
         compare_files(folder, sorted(folder.glob("study-*/report.json")))
 
     def _study(self, overrides: list[str], folder: Path) -> None:
-        # Heavy, and not needed where Hydra only lists its plugins.
+        # Heavy, and not needed when Hydra only lists its plugins.
         from seqto.cli.study_command import run_study_of
 
         assert self.config is not None
@@ -160,7 +160,7 @@ class SeqtoSweeper(Sweeper):
         in_process = self.config.hydra.launcher._target_.endswith(".BasicLauncher")
         with open_dict(config):
             del config["hydra"]
-        # Hydra's own launcher would compose a config for each candidate, only to run it right here.
+        # Hydra's own launcher would compose a config per candidate, only to run it in this process.
         run_study_of(config, None if in_process else launch, folder, overrides)
 
     def _launch(self, jobs: list[list[str]]) -> list[str]:
