@@ -7,6 +7,7 @@ import mlflow
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 
+from seqto.tracking.stores import global_uri
 from seqto.types import TrialState
 
 STATES = {
@@ -56,10 +57,9 @@ class MlflowInspector:
     def models(self, trial: str) -> list[bytes]:
         run = self._client.get_run(trial)
         outputs = run.outputs.model_outputs if run.outputs else []
-        return [
-            mlflow.onnx.load_model(f"models:/{each.model_id}").SerializeToString(deterministic=True)
-            for each in outputs
-        ]
+        with global_uri(self._client.tracking_uri):
+            models = [mlflow.onnx.load_model(f"models:/{each.model_id}") for each in outputs]
+        return [each.SerializeToString(deterministic=True) for each in models]
 
     def data(self, run: str) -> dict[str, tuple[str, str, int]]:
         used = {}

@@ -34,8 +34,8 @@ ROOMS = {
     "datasets": {"datasets"},
     "onnx": {"types", "graph", "quantizers", "tracking", "api"},
 }
-ALIKE = {"divergence", "local", "onnxruntime", "memory", "models", "prefixes"}
-"""Modules of one name that users' configs name as `_target_`: their rooms tell them apart."""
+ALIKE = {"local"}
+"""Modules of one name that configs of users name as `_target_`: their rooms tell them apart."""
 
 # The contract's own modules, which may see each other.
 GROUND = LEVELS[0]

@@ -5,7 +5,7 @@ import numpy as np
 from seqto.measuring.outputs import run_all
 from seqto.measuring.subject import Subject
 from seqto.metrics.agreement import accuracy
-from seqto.metrics.divergence import divergence
+from seqto.metrics.harm import divergence
 from seqto.metrics.intervals import wilson
 from seqto.protocols import Device, Metric
 from seqto.types import INT8, INT16, Candidate, Latency, Measurement, Model

@@ -15,7 +15,7 @@ from seqto.errors import reason
 from seqto.measuring.outputs import outputs_of
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject
-from seqto.metrics.divergence import OutputHarm, harm_to
+from seqto.metrics.harm import OutputHarm, harm_to
 from seqto.protocols import Device, StandIn
 from seqto.search.walk import Walk
 from seqto.types import Candidate, Model, Table, Trial, TrialState

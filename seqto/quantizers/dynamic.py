@@ -12,8 +12,8 @@ from seqto.errors import QuantizationError
 from seqto.graph.files import compact
 from seqto.graph.layers import gemm_to_matmul
 from seqto.graph.weights import own_weights, store_into, stored_bytes
-from seqto.quantizers.memory import Memory
-from seqto.quantizers.onnxruntime import (
+from seqto.quantizers.known import Memory
+from seqto.quantizers.ort import (
     QUANT_TYPES,
     find_layers,
     in_precisions,

@@ -22,7 +22,7 @@ from onnxruntime.quantization.quant_utils import (
 )
 
 from seqto.graph.layers import FLOAT_TYPES
-from seqto.quantizers.memory import Known
+from seqto.quantizers.known import Known
 
 _INTEGERS = (
     onnx.TensorProto.INT8,

@@ -23,8 +23,8 @@ from seqto.errors import ConfigError, QuantizationError
 from seqto.graph.files import changed, compact, save_model
 from seqto.graph.float_layers import keep_in_float
 from seqto.graph.weights import INT4_OPSET, own_weights, store_into, stored_bytes
-from seqto.quantizers.memory import Memory
-from seqto.quantizers.onnxruntime import (
+from seqto.quantizers.known import Memory
+from seqto.quantizers.ort import (
     QUANT_TYPES,
     WEIGHT_OPS,
     IntegerType,

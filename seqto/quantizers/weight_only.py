@@ -9,8 +9,8 @@ from pydantic.dataclasses import dataclass
 from seqto.errors import ConfigError
 from seqto.graph.files import compact
 from seqto.graph.weights import STORED, store_into, stored_bytes
-from seqto.quantizers.memory import Memory
-from seqto.quantizers.onnxruntime import (
+from seqto.quantizers.known import Memory
+from seqto.quantizers.ort import (
     WEIGHT_OPS,
     find_layers,
     in_precisions,

@@ -8,9 +8,9 @@ import numpy as np
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from seqto.metrics.divergence import OutputHarm, harm_to
+from seqto.metrics.harm import OutputHarm, harm_to
 from seqto.protocols import Quantizer
-from seqto.sensitivity.prefixes import SharedPrefixes
+from seqto.sensitivity.float_prefixes import SharedPrefixes
 from seqto.sensitivity.ranking import per_saved_byte, ranked, shares
 from seqto.sensitivity.stability import FIRST_HALF, SECOND_HALF
 from seqto.types import (

@@ -15,7 +15,7 @@ from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.errors import DeviceError, DeviceTransportError
 from seqto.measuring.outputs import outputs_of, run_all
 from seqto.measuring.subject import Subject
-from seqto.metrics.divergence import OutputHarm, harm_to
+from seqto.metrics.harm import OutputHarm, harm_to
 from seqto.protocols import Device, SeveralSchemes
 from seqto.types import INT8, RUINED, Candidate, Latency, Model, Samples, Table
 

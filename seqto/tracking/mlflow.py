@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass
 
 from seqto.errors import TrackingError
 from seqto.interrupts import in_one_go
-from seqto.tracking import models, notes
+from seqto.tracking import notes, stored_models
 from seqto.tracking.records import (
     EXCLUDED,
     SENSITIVITY,
@@ -254,12 +254,12 @@ class MlflowTracker:
         self, trial: Trial, model: Model, example: Arrays, facts: Mapping[str, str]
     ) -> None:
         """Log the ONNX model to the child run, unless it is already there."""
-        models.log_model(self._runs, trial, model, example, facts)
+        stored_models.log_model(self._runs, trial, model, example, facts)
 
     @in_one_go
     def register(self, study: str, name: str, recommended: Sequence[Recommendation]) -> None:
         """Register each recommended model once, and move the aliases to their versions."""
-        models.register(self._runs, study, name, recommended)
+        stored_models.register(self._runs, study, name, recommended)
 
     @in_one_go
     def close_study(self, study: str, state: TrialState) -> None:

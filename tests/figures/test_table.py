@@ -34,7 +34,7 @@ from seqto.report.study_page import study_page
 from seqto.report.terminal import print_front
 from seqto.report.wording import in_words
 from seqto.study.settings import StudySettings
-from seqto.tracking.models import _describe
+from seqto.tracking.stored_models import _describe
 from seqto.tracking.ui import experiment_tags, study_view
 from seqto.types import Front, StudyRecord
 

@@ -19,7 +19,7 @@ from seqto.graph.layers import weight_layers
 from seqto.graph.links import Links
 from seqto.graph.prepare import name_nodes, prepare
 from seqto.graph.regions import left_in_float
-from seqto.quantizers.onnxruntime import WEIGHT_OPS
+from seqto.quantizers.ort import WEIGHT_OPS
 from seqto.quantizers.static import StaticQuantizer
 from seqto.types import Candidate, Model
 

@@ -13,7 +13,7 @@ from seqto.errors import DeviceError, StudyError
 from seqto.measuring.screen import Screen
 from seqto.measuring.subject import Subject, rank_layers
 from seqto.metrics.agreement import top1
-from seqto.metrics.divergence import divergence
+from seqto.metrics.harm import divergence
 from seqto.pareto.front import non_dominated
 from seqto.pareto.limits import Constraint
 from seqto.protocols import Search

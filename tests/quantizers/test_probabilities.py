@@ -7,7 +7,7 @@ from onnx_models import residual, run
 from quantizable_models import random_samples
 
 from seqto.graph.prepare import prepare
-from seqto.metrics.divergence import divergence
+from seqto.metrics.harm import divergence
 from seqto.protocols import Quantizer
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer

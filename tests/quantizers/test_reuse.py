@@ -21,7 +21,7 @@ from seqto.graph.prepare import prepare
 from seqto.protocols import Quantizer
 from seqto.quantizers import dynamic, static
 from seqto.quantizers.dynamic import DynamicQuantizer
-from seqto.quantizers.memory import Memory
+from seqto.quantizers.known import Memory
 from seqto.quantizers.static import StaticQuantizer
 from seqto.types import FLOAT32, INT8, Candidate, Model
 
@@ -317,7 +317,7 @@ def test_nodes_are_linked_once_for_all_candidates(
 ) -> None:
     built: list[onnx.GraphProto] = []
     monkeypatch.setattr(
-        "seqto.quantizers.memory.Links", lambda graph: built.append(graph) or Links(graph)
+        "seqto.quantizers.known.Links", lambda graph: built.append(graph) or Links(graph)
     )
     floating = prepare(residual())
     prepared = Prepared(kind(), floating, random_samples(floating))

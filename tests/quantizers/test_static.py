@@ -18,7 +18,7 @@ from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.errors import ConfigError, QuantizationError
 from seqto.graph.links import Links
 from seqto.graph.prepare import prepare
-from seqto.quantizers.onnxruntime import nodes_to_exclude
+from seqto.quantizers.ort import nodes_to_exclude
 from seqto.quantizers.static import StaticQuantizer
 from seqto.types import Arrays, Candidate, Model, Samples
 

@@ -17,7 +17,7 @@ from suite_sensitivities import SensitivitySuite, scores_of
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.errors import SeqtoError
 from seqto.graph.prepare import prepare
-from seqto.metrics.divergence import harm_to
+from seqto.metrics.harm import harm_to
 from seqto.protocols import Quantizer
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer

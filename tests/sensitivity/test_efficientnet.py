@@ -15,14 +15,14 @@ from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject, prepare_subject, rank_layers
 from seqto.metrics.agreement import Top1Agreement
-from seqto.metrics.divergence import harm_to
+from seqto.metrics.harm import harm_to
 from seqto.models.local import LocalModel
 from seqto.protocols import Sensitivity
 from seqto.quantizers.static import StaticQuantizer
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.divergence import DivergenceSensitivity
+from seqto.sensitivity.float_prefixes import SharedPrefixes
 from seqto.sensitivity.local import LocalSensitivity
-from seqto.sensitivity.prefixes import SharedPrefixes
 from seqto.sensitivity.stability import stability
 from seqto.types import Arrays, Candidate, LayerScore, Model
 from seqto.workspace import Workspace

@@ -14,7 +14,7 @@ from tiny_studies import Lab, ProbedDevice
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, has_vnni, is_x86
 from seqto.errors import DeviceError, DeviceTransportError
 from seqto.measuring.subject import Subject
-from seqto.metrics.divergence import divergence
+from seqto.metrics.harm import divergence
 from seqto.quantizers.auto import AutoQuantizer
 from seqto.study.schemes import SchemeResult, as_table, choose, compare_schemes
 from seqto.types import INT8, RUINED, Candidate, Model

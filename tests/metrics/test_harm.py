@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from seqto.metrics.divergence import FLOOR, UNUSABLE, harm_to
+from seqto.metrics.harm import FLOOR, UNUSABLE, harm_to
 
 DRAW = np.random.RandomState(0)
 

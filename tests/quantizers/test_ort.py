@@ -8,7 +8,7 @@ from seqto.errors import ConfigError, LayerError, ModelError
 from seqto.graph.links import Links
 from seqto.graph.prepare import prepare
 from seqto.quantizers.dynamic import DynamicQuantizer
-from seqto.quantizers.onnxruntime import (
+from seqto.quantizers.ort import (
     find_layers,
     nodes_to_exclude,
     tensors_around,
