@@ -12,6 +12,7 @@ SeqtoError
 │   ├── DeviceRunError        the code ends with an error, or crashes its process
 │   ├── DeviceTimeoutError    the code does not end in time
 │   └── DeviceTransportError  the connection is broken: says nothing about the candidate
+├── MetricError       a metric that raises, or gives no loss: never the fault of a candidate
 ├── TrackingError     a run that cannot be found, read or written
 ├── PromotionError    a registered version that is not better than the champion
 └── StudyError        a study that cannot give an answer
@@ -80,6 +81,10 @@ class DeviceTimeoutError(DeviceError):
 
 class DeviceTransportError(DeviceError):
     """A device that cannot be reached, which says nothing about the candidate."""
+
+
+class MetricError(SeqtoError):
+    """A metric that raises, or gives no loss."""
 
 
 class TrackingError(SeqtoError):

@@ -6,12 +6,19 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def errors_only(name: str) -> Iterator[None]:
-    """Hide a library's warnings within the block: a retry or an error follows each of them."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+def at_level(level: int, *names: str) -> Iterator[None]:
+    """Hide what libraries log below this level within the block."""
+    loggers = [logging.getLogger(name) for name in names]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(level)
     try:
         yield
     finally:
-        logger.setLevel(level)
+        for logger, held in zip(loggers, before, strict=True):
+            logger.setLevel(held)
+
+
+def errors_only(name: str) -> contextlib.AbstractContextManager[None]:
+    """Hide a library's warnings within the block: a retry or an error follows each of them."""
+    return at_level(logging.ERROR, name)

@@ -1,7 +1,8 @@
 """From the keywords of a Python call to the words of a command line, plus objects."""
 
+import inspect
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from seqto.config.words import word
 from seqto.errors import ConfigError, nearest
 from seqto.figures.table import limited
 from seqto.metrics.function import FunctionMetric
-from seqto.protocols import Tracker
+from seqto.protocols import Device, Metric, Quantizer, Search, Sensitivity, Tracker
 
 KEYS = {
     "precisions": "precisions",
@@ -32,6 +33,21 @@ GROUPS = ("preprocess", "device", "quantization", "sensitivity", "search", "metr
 """Keywords that choose from a config group by name, or give an object instead."""
 
 _IN_MEMORY = "memory"
+_ARGUMENTS = {"model": "a model", "dataset": "samples"}
+_BRINGS_DATA = {name for name in known_choices("model") if name not in ("local", _IN_MEMORY)}
+"""Models by name: of the embedded one seqto has the data, a published one names its own."""
+_LIMITS = {f"max_{figure}" for figure in limited()}
+_SAMPLES = (
+    "give an array, a dict of arrays by input name, an iterable of samples, or the path of a "
+    "folder of images or of a .npz file."
+)
+_PROTOCOLS: dict[str, type] = {
+    "device": Device,
+    "quantization": Quantizer,
+    "sensitivity": Sensitivity,
+    "search": Search,
+    "metric": Metric,
+}
 
 
 @dataclass(frozen=True)
@@ -64,40 +80,68 @@ class Call:
 
     def _refuse_words_without_effect(self) -> None:
         for text in self.words:
-            group = re.split(r"[.=@]", text.lstrip("+~"), maxsplit=1)[0]
+            group, _, choice = _split(text)
             if group in self.objects:
                 kind = type(self.objects[group]).__name__
                 raise ConfigError(
                     f"{text} has no effect, as {group} is an object here: set it on your {kind}."
                 )
+            if group in self.content and choice not in ("", _IN_MEMORY):
+                raise ConfigError(
+                    f"{text} has no effect, as {_ARGUMENTS[group]} was handed over: leave out one."
+                )
+
+
+def _split(text: str) -> tuple[str, str, str]:
+    """Return the group or key at the top of a word, its whole key, and the choice of a group."""
+    key, _, value = text.lstrip("+~").partition("=")
+    group = re.split(r"[.@]", key, maxsplit=1)[0]
+    return group, key, value if key == group else ""
 
 
 def call_of(
+    function: Callable[..., Any],
     model: Any,
     samples: Any,
     labels: Any,
     keywords: Mapping[str, Any],
-    overrides: Sequence[str],
+    overrides: Sequence[str] | None,
     unknown: Mapping[str, Any],
 ) -> Call:
-    """Return what these arguments ask for; None stands for what was not given."""
-    # A limit of a figure that is new in the table is no named argument yet.
-    keywords = {**keywords, **{name: value for name, value in unknown.items() if name in KEYS}}
-    _refuse_unknown([name for name in unknown if name not in KEYS])
+    """Return what the arguments of this function ask for; None means not given."""
+    known = {name for name, each in inspect.signature(function).parameters.items()} - {"unknown"}
+    limits = _LIMITS if "max_accuracy_loss" in known else set()
+    _refuse_unknown([name for name in unknown if name not in limits], known | limits)
+    words = _words(overrides)
     call = Call()
     _take_model(call, model)
-    _take_samples(call, samples, labels)
+    _take_samples(call, samples, labels, words)
+    _check_preprocess(call, model, keywords.get("preprocess"), words)
     for group in GROUPS:
         if (value := keywords.get(group)) is not None:
             _take_choice(call, group, value)
-    for name, key in KEYS.items():
-        if (value := keywords.get(name)) is not None:
-            call.words.append(word(key, value))
-    call.words.extend(overrides)
+    # A limit of a figure that is new in the table is no named argument yet.
+    for name, value in {**keywords, **unknown}.items():
+        if name in KEYS and value is not None:
+            call.words.append(word(KEYS[name], value))
+    call.words.extend(words)
     return call
 
 
+def _words(overrides: Any) -> list[str]:
+    given = [] if overrides is None else overrides
+    if isinstance(given, str) or not all(isinstance(each, str) for each in given):
+        raise ConfigError(
+            f"overrides={overrides!r} has to be a list of words: ['sensitivity.samples=64', ...]."
+        )
+    return list(given)
+
+
 def _take_model(call: Call, model: Any) -> None:
+    if model is None:
+        raise ConfigError(
+            "the model is missing: give the path of an .onnx file, its bytes or an onnx.ModelProto."
+        )
     if hasattr(model, "load") and hasattr(model, "name"):
         call.objects["model"] = model
     elif isinstance(model, str) and model in known_choices("model") and not Path(model).exists():
@@ -109,21 +153,47 @@ def _take_model(call: Call, model: Any) -> None:
         call.content["model"] = {"content": model}
 
 
-def _take_samples(call: Call, samples: Any, labels: Any) -> None:
+def _take_samples(call: Call, samples: Any, labels: Any, words: Sequence[str]) -> None:
     if samples is None:
-        # The overrides choose a dataset; the default is that of the embedded model.
-        return
-    if hasattr(samples, "load") and hasattr(samples, "chunk_size"):
+        # A named model, or a word, brings a dataset along.
+        chosen = any(_split(each)[0] in ("dataset", "model") for each in words)
+        if not chosen and not any(_split(each)[2] in _BRINGS_DATA for each in call.words):
+            raise ConfigError(f"samples are missing: {_SAMPLES}")
+    elif hasattr(samples, "load") and hasattr(samples, "chunk_size"):
         call.objects["dataset"] = samples
     elif isinstance(samples, str | Path):
         kind = "npz" if Path(samples).suffix == ".npz" else "images"
         call.words.extend([f"dataset={kind}", word("dataset.path", str(samples))])
+    elif _is_pair_of_arrays(samples):
+        raise ConfigError(
+            "samples is a pair of as many inputs as labels: write tune(model, inputs, labels=...)."
+        )
     else:
         call.words.append(f"dataset={_IN_MEMORY}")
         call.content["dataset"] = {"samples": samples, "labels": labels}
         return
     if labels is not None:
         raise ConfigError("labels= belongs to arrays: a dataset, a folder or a file has its own.")
+
+
+def _is_pair_of_arrays(samples: Any) -> bool:
+    arrays = isinstance(samples, tuple) and all(hasattr(each, "__array__") for each in samples)
+    return arrays and len(samples) == 2 and len({len(each) for each in samples}) == 1
+
+
+def _check_preprocess(call: Call, model: Any, given: Any, words: Sequence[str]) -> None:
+    """Raise where images would be prepared by a guess, or where there are none to prepare."""
+    if given is not None and "dataset" in {**call.content, **call.objects}:
+        raise ConfigError("preprocess has no effect here: it is for folders of images.")
+    images = "dataset=images" in call.words
+    choices = [choice for group, _, choice in map(_split, call.words) if group == "model"]
+    named = bool(set(choices) & _BRINGS_DATA)
+    said = given is not None or any(_split(each)[0] == "preprocess" for each in words)
+    if images and not said and not named:
+        raise ConfigError(
+            "a folder of images needs preprocess=, which says how they become inputs: "
+            f"{', '.join(known_choices('preprocess'))}. See seqto --help preprocess=imagenet."
+        )
 
 
 def _take_choice(call: Call, group: str, value: Any) -> None:
@@ -135,11 +205,30 @@ def _take_choice(call: Call, group: str, value: Any) -> None:
     elif group == "metric" and callable(value) and not hasattr(value, "loss"):
         call.objects[group] = FunctionMetric(value)
     else:
-        call.objects[group] = value
+        call.objects[group] = checked_part(value, _PROTOCOLS[group], group)
 
 
-def _refuse_unknown(unknown: Sequence[str]) -> None:
-    known = [*GROUPS, *KEYS, "labels", "overrides", "tracking", "progress"]
+def checked_part(value: Any, protocol: type, group: str) -> Any:
+    """Return an object of the user's own; raise where it is none of this kind."""
+    article = f"{group} is no {protocol.__name__}"
+    if isinstance(value, type):
+        raise ConfigError(f"{article}: give an object of your class, {value.__name__}(...).")
+    if missing := [name for name in _members(protocol) if not hasattr(value, name)]:
+        raise ConfigError(
+            f"{article}: your {type(value).__name__} has no {', '.join(missing)}. See "
+            f"help(seqto.protocols.{protocol.__name__})."
+        )
+    return value
+
+
+def _members(protocol: type) -> list[str]:
+    """Return the attributes and methods that a protocol asks for."""
+    own = [each for each in protocol.__mro__ if each.__module__.startswith("seqto.")]
+    names = [name for each in own for name in (*each.__annotations__, *vars(each))]
+    return sorted({name for name in names if not name.startswith("_")})
+
+
+def _refuse_unknown(unknown: Sequence[str], known: Set[str]) -> None:
     for name in unknown:
         raise ConfigError(
             f"there is no keyword {name!r}{nearest(name, known)}. Keywords are "

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from seqto.report.terminal import StudyProgress
+from seqto.report.terminal import StudyProgress, can_show_bars, ended
 from seqto.study.plan import Study
 from seqto.types import Trial
 
@@ -34,7 +34,7 @@ class Bar:
         self._stack = stack
         self._console = Console(stderr=True)
         self._progress = StudyProgress(self._console)
-        self.say, self.advance = self._progress.say, self._progress.advance
+        self.say = self._progress.say
 
     def prepare(self) -> AbstractContextManager[Any]:
         """Show a spinner while the model and the samples are prepared."""
@@ -45,3 +45,9 @@ class Bar:
     def introduce(self, study: Study) -> None:
         """Show the bar from now on."""
         self._stack.enter_context(self._progress)
+
+    def advance(self, trial: Trial, done: int, total: int) -> None:
+        """Show a trial that ended: on the bar, or as a line in a notebook without widgets."""
+        self._progress.advance(trial, done, total)
+        if self._console.is_jupyter and not can_show_bars(self._console):
+            print(f"{done} of {total}: {ended(trial)}", flush=True)

@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from seqto.errors import TrackingError
+from seqto.errors import StudyError, TrackingError
 from seqto.pareto.front import find_front
 from seqto.pareto.limits import ANSWER, constraint_of, with_answer
 from seqto.report.writing import REPORT
 from seqto.study.device_limits import DOCUMENT
-from seqto.types import Front, StudyRecord
+from seqto.types import Front, Model, StudyRecord, Trial
 
 if TYPE_CHECKING:
     from seqto.tracking.mlflow import MlflowTracker
@@ -37,3 +37,23 @@ def held_study(tracker: "MlflowTracker", run: str) -> Held:
     front = find_front(record.trials, document["objectives"], record.baseline, count)
     front = with_answer(front, constraint_of(record))
     return Held(record, front, document["environment"], tracker.read_document(run, DOCUMENT))
+
+
+@dataclass(frozen=True)
+class Download:
+    """Loads the models that MLflow stores of a study: those of the front's members."""
+
+    uri: str
+    stored: frozenset[str]
+
+    def __call__(self, trial: Trial) -> Model:
+        """Return the model of a trial; raise StudyError where it is not stored."""
+        from seqto.tracking.registry import RegistryModel
+
+        if trial.id not in self.stored:
+            raise StudyError(
+                f"MLflow stores only the models of front members, and candidate {trial.index} is "
+                "none: build it with seqto.quantize(..., precisions=candidate.precisions, "
+                "scheme=candidate.scheme)."
+            )
+        return RegistryModel(uri=f"runs:/{trial.id}/model", tracking_uri=self.uri).load()

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from seqto.errors import ConstraintError, StudyError
+from seqto.errors import ConfigError, ConstraintError, StudyError
 from seqto.graph.files import save_model
 from seqto.graph.sessions import open_session
 from seqto.pareto.limits import ANSWER, constraint_of
+from seqto.protocols import Quantizer
 from seqto.report.answer import answer
 from seqto.report.terminal import print_front
 from seqto.report.wording import in_words
 from seqto.report.writing import PAGE, write_files
-from seqto.types import Front, Model, StudyRecord, Trial
+from seqto.types import SAMPLES, Front, Model, Ranges, StudyRecord, Trial
 
 if TYPE_CHECKING:
     import onnx
@@ -26,12 +27,23 @@ if TYPE_CHECKING:
 
 _CPU = "CPUExecutionProvider"
 _WIDTH = 100
-
-Rebuild = Callable[[Trial], Model]
-"""Returns a trial's model, exactly as it was measured."""
+_OPTION = "option."
 
 
 @dataclass(frozen=True)
+class Rebuild:
+    """Builds the models of a study's candidates again."""
+
+    quantizer: Quantizer
+    model: Model
+    ranges: Ranges
+
+    def __call__(self, trial: Trial) -> Model:
+        """Return the model of a trial."""
+        return self.quantizer.quantize(self.model, self.ranges, trial.candidate)
+
+
+@dataclass(frozen=True, repr=False)
 class TunedCandidate:
     """One candidate with its figures and its model.
 
@@ -78,6 +90,8 @@ class TunedCandidate:
     def save(self, path: str | Path) -> Path:
         """Write the ONNX model to a file, and return its path."""
         path = Path(path).expanduser()
+        if path.is_dir():
+            raise ConfigError(f"{path} is a folder: give the path of the file, {path}/small.onnx.")
         path.parent.mkdir(parents=True, exist_ok=True)
         save_model(self._model(), path)
         return path
@@ -88,14 +102,23 @@ class TunedCandidate:
 
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self._setup.threads
+        options.inter_op_num_threads = 1
         for name, value in self.session_options.items():
             options.add_session_config_entry(name, value)
-        return open_session(self._model(), options, [self._setup.provider])
+        provider = (self._setup.provider, self._setup.provider_options)
+        return open_session(self._model(), options, [provider])
 
     def _model(self) -> Model:
         if self.failure or not self.metrics:
             raise StudyError(f"candidate {self.index} has no model: {self.failure or self.state}.")
         return self._setup.rebuild(self._trial)
+
+    def __hash__(self) -> int:
+        return hash((self.index, self.run_id, self._trial.candidate))
+
+    def __repr__(self) -> str:
+        named = f" ({', '.join(self.aliases)})" if self.aliases else ""
+        return f"<candidate {self}{named}>"
 
     def __str__(self) -> str:
         offer = in_words(self.metrics, self._setup.baseline, self._setup.metric)
@@ -106,7 +129,7 @@ class TunedCandidate:
 class Setup:
     """What the candidates of a result have in common."""
 
-    rebuild: Rebuild
+    rebuild: Callable[[Trial], Model]
     baseline: Mapping[str, float]
     metric: str
     facts: Mapping[str, str]
@@ -121,6 +144,15 @@ class Setup:
     def provider(self) -> str:
         """The execution provider, if ONNX Runtime ran the candidates."""
         return self.facts.get("provider", _CPU)
+
+    @property
+    def provider_options(self) -> dict[str, str]:
+        """The options of the execution provider."""
+        return {
+            name.removeprefix(_OPTION): value
+            for name, value in self.facts.items()
+            if name.startswith(_OPTION)
+        }
 
     def candidate(self, trial: Trial, recorded: bool, front: Front | None = None) -> TunedCandidate:
         """Return a trial in the form that users see."""
@@ -239,6 +271,11 @@ class Result:
         write_files(place, self._record, self._front, self._environment, self._exclusions)
         return place / PAGE
 
+    @property
+    def samples(self) -> int:
+        """How many samples the candidates were evaluated on."""
+        return int(self._record.tags.get(SAMPLES, 0))
+
     def __str__(self) -> str:
         stream = io.StringIO()
         # A notebook's console would display it at once.
@@ -246,7 +283,8 @@ class Result:
             file=stream, width=_WIDTH, color_system=None, force_jupyter=False, force_terminal=False
         )
         print_front(console, self._record, self._front)
-        return stream.getvalue().rstrip()
+        evaluated = f"Evaluated on {self.samples} samples."
+        return f"{answer(self._record, self._front)} {evaluated}\n\n{stream.getvalue().rstrip()}"
 
     def __repr__(self) -> str:
         return str(self)
@@ -261,7 +299,7 @@ class Result:
         cls,
         record: StudyRecord,
         front: Front,
-        rebuild: Rebuild,
+        rebuild: Callable[[Trial], Model],
         environment: Mapping[str, str],
         exclusions: Mapping[str, Any] | None,
         url: str | None,

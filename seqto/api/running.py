@@ -95,7 +95,7 @@ def run_config(
     with display.prepare():
         context = build_context(config, given)
     parts, subject, tracker = context.parts, context.subject, context.tracker
-    pool = Pool(parts, subject, tracker, workers_of(parts.device))
+    pool = Pool(parts, subject, tracker, workers_of(parts))
     batch = len(subject.layers) + 1 if launch else pool.batch
     study = Study(
         parts, subject, build_settings(config, batch), tracker, context.workspace, command
@@ -138,7 +138,7 @@ def _in_jobs(launch: JobLaunch, study: Study) -> Launch:
 def _yaml(config: DictConfig, given: Given | None) -> str:
     """Return the config for the record, with the settings of the given objects."""
     names = (*GROUPS, "precisions", "constraint", "gate", "objectives", "study", "tracking")
-    objects = {group: settings(part) for group, part in (given or {}).items() if group in names}
+    objects = {group: settings(part) for group, part in (given or {}).items() if group in GROUPS}
     wanted = {name: objects.get(name, config[name]) for name in names}
     return OmegaConf.to_yaml(OmegaConf.create(wanted), resolve=False)
 

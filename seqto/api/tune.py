@@ -4,23 +4,29 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from omegaconf import DictConfig
 
 from seqto.api.alone import measure_alone
-from seqto.api.call import Call, call_of
+from seqto.api.call import Call, call_of, checked_part
 from seqto.api.display import Bar, Quiet
-from seqto.api.held import held_study
-from seqto.api.result import Result, Setup, TunedCandidate
+from seqto.api.held import Download, held_study
+from seqto.api.result import Rebuild, Result, Setup, TunedCandidate
 from seqto.api.running import run_config
-from seqto.config.build import Context, build_context, contact_tracker, fetch_model
+from seqto.config.build import (
+    Context,
+    build_context,
+    build_settings,
+    contact_tracker,
+    fetch_model,
+)
 from seqto.config.complaints import complaints
-from seqto.errors import ConfigError, StudyError
+from seqto.errors import ConfigError, TrackingError
 from seqto.measuring.choice import checked, excluding, mixed
 from seqto.measuring.subject import rank_layers
 from seqto.protocols import Device, Metric, Quantizer, Search, Sensitivity, Tracker
-from seqto.study.conclude import rebuilt
 from seqto.tracking.memory import MemoryTracker
-from seqto.types import Model, Trial
 
 if TYPE_CHECKING:
     import pandas
@@ -121,8 +127,9 @@ def tune(
         **{"calibration_size": calibration_size, "evaluation_size": evaluation_size, "name": name},
     }
     with complaints(), ExitStack() as stack:
-        call = call_of(model, samples, labels, keywords, overrides, unknown)
+        call = call_of(tune, model, samples, labels, keywords, overrides, unknown)
         config = call.config()
+        _refuse_keys(config, tracking)
         tracker = _tracker(tracking, call)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="seqto-")))
         finished = run_config(
@@ -136,7 +143,7 @@ def tune(
     return Result.of(
         record,
         finished.outcome.front,
-        lambda trial: rebuilt(study, trial),
+        Rebuild(study.parts.quantizer, study.subject.model, study.subject.ranges),
         finished.environment,
         finished.exclusions,
         None if tracking is None else study.tracker.address(record.id).url,
@@ -193,7 +200,7 @@ def rank(
         **{"calibration_size": calibration_size, "evaluation_size": evaluation_size},
     }
     with complaints():
-        call = call_of(model, samples, labels, keywords, overrides, unknown)
+        call = call_of(rank, model, samples, labels, keywords, overrides, unknown)
         context = _context(call, MemoryTracker())
         scores = rank_layers(context.parts, context.subject, context.workspace)
     rows = [
@@ -223,6 +230,7 @@ def quantize(
     metric: Any | Metric | None = None,
     calibration_size: int | None = None,
     evaluation_size: int | None = None,
+    scheme: str | None = None,
     name: str | None = None,
     overrides: Sequence[str] = (),
     tracking: str | Tracker | None = MLFLOW,
@@ -243,6 +251,7 @@ def quantize(
         metric: As for `tune`.
         calibration_size: As for `tune`.
         evaluation_size: As for `tune`.
+        scheme: How the layers are quantized, by name, with `quantization="auto"`.
         name: As for `tune`.
         overrides: As for `tune`.
         tracking: As for `tune`; the candidate is one MLflow run.
@@ -266,18 +275,16 @@ def quantize(
         **{"calibration_size": calibration_size, "evaluation_size": evaluation_size},
     }
     with complaints():
-        call = call_of(model, samples, labels, keywords, overrides, unknown)
+        call = call_of(quantize, model, samples, labels, keywords, overrides, unknown)
+        _refuse_keys(call.config(), tracking)
         context = _context(call, _tracker(tracking, call))
         parts, subject = context.parts, context.subject
         if precisions is None:
-            chosen = excluding(list(excluded or ()), subject)
+            chosen = excluding([] if excluded is None else excluded, subject)
         else:
-            chosen = mixed(_by_precision(precisions, parts.quantizer), subject)
-        trial = measure_alone(context, checked(chosen, None, parts, subject))
-
-    def rebuild(trial: Trial) -> Model:
-        return parts.quantizer.quantize(subject.model, subject.ranges, trial.candidate)
-
+            chosen = mixed(_by_precision(precisions), subject)
+        trial = measure_alone(context, checked(chosen, scheme, parts, subject))
+    rebuild = Rebuild(parts.quantizer, subject.model, subject.ranges)
     setup = Setup(rebuild, subject.baseline, parts.metric.name, parts.device.describe())
     return setup.candidate(trial, tracking is not None)
 
@@ -302,20 +309,16 @@ def load_study(run_id: str, tracking: str = MLFLOW) -> Result:
 
     """
     from seqto.tracking.mlflow import open_existing
-    from seqto.tracking.registry import RegistryModel
 
+    if not isinstance(run_id, str):
+        raise TrackingError(
+            f"run_id={run_id!r} is no run: a study that was recorded nowhere (tracking=None) "
+            "cannot be loaded."
+        )
     tracker = open_existing(None if tracking == MLFLOW else tracking)
     held = held_study(tracker, run_id)
-    stored = {trial.id for trial in held.front.members}
-
-    def download(trial: Trial) -> Model:
-        if trial.id not in stored:
-            raise StudyError(
-                f"MLflow holds only the models of the front's members, and candidate {trial.index} "
-                "is not one: build it with seqto.quantize(..., precisions=candidate.precisions)."
-            )
-        return RegistryModel(uri=f"runs:/{trial.id}/model", tracking_uri=tracker.store).load()
-
+    stored = frozenset(trial.id for trial in held.front.members)
+    download = Download(tracker.store, stored)
     url = tracker.address(run_id).url
     return Result.of(held.record, held.front, download, held.environment, held.exclusions, url)
 
@@ -325,7 +328,7 @@ def _tracker(tracking: str | Tracker | None, call: Call) -> Tracker | None:
     if tracking is None:
         return MemoryTracker(keeps_models=False)
     if not isinstance(tracking, str):
-        return tracking
+        return cast(Tracker, checked_part(tracking, Tracker, "tracking"))
     if tracking != MLFLOW:
         from seqto.tracking.mlflow import MlflowTracker
 
@@ -345,11 +348,35 @@ def _context(call: Call, tracker: Tracker | None) -> Context:
     return build_context(config, given)
 
 
-def _by_precision(precisions: Mapping[str, Any], quantizer: Quantizer) -> Mapping[str, Any]:
-    """Return lists of layers by precision, from either form of `precisions`."""
-    if set(precisions) <= set(quantizer.precisions):
-        return precisions
+def _by_precision(precisions: Any) -> Mapping[str, Any]:
+    """Return lists of layers by precision, given that or the precision of each layer."""
+    if not isinstance(precisions, Mapping) or any(
+        not isinstance(each, str) for each in precisions.values()
+    ):
+        return precisions  # type: ignore[no-any-return]
     groups: dict[str, list[str]] = {}
     for layer, precision in precisions.items():
         groups.setdefault(str(precision), []).append(layer)
     return groups
+
+
+def _refuse_keys(config: DictConfig, tracking: object) -> None:
+    """Raise where words ask for what only the command line does, or what has no effect."""
+    build_settings(config, 1)
+    chosen = [name for name, value in config.candidate.items() if value is not None]
+    if chosen:
+        raise ConfigError(
+            f"candidate.{chosen[0]} chooses one candidate: write seqto.quantize(model, samples, "
+            "excluded=[...]) or precisions={...}."
+        )
+    if any(value is not None for value in config.gate.values()):
+        raise ConfigError(
+            "gate.* decides the exit code of a command: in Python look at the result, or give a "
+            "limit such as max_accuracy_loss=."
+        )
+    if tracking is None and any(value is not None for value in _tracking_keys(config)):
+        raise ConfigError("tracking.* has no effect with tracking=None: leave out one of the two.")
+
+
+def _tracking_keys(config: DictConfig) -> list[object]:
+    return [value for name, value in config.tracking.items() if name != "_target_"]

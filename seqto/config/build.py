@@ -8,6 +8,7 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 
+from seqto.measuring.loss import check_metric
 from seqto.measuring.parts import GROUPS, Parts
 from seqto.measuring.subject import Subject, prepare_subject
 from seqto.pareto.limits import Constraint, Gate
@@ -40,7 +41,9 @@ def build_context(config: DictConfig, given: Given | None = None) -> Context:
     workspace = Workspace.default()
     # A job on another machine need not calibrate again.
     ranges = tracker.read_document(config.study.run, RANGES) if config.study.run else None
-    return Context(parts, prepare_subject(parts, workspace, ranges), tracker, workspace)
+    subject = prepare_subject(parts, workspace, ranges)
+    check_metric(parts.metric, subject.reference)
+    return Context(parts, subject, tracker, workspace)
 
 
 def context_of_job(config: DictConfig) -> Context:
@@ -80,7 +83,10 @@ def build_part(config: DictConfig, group: str, given: Given | None = None, **con
     """
     if given is not None and group in given:
         return given[group]
-    return instantiate(config[group], **content, _convert_="all")
+    if not content:
+        return instantiate(config[group], _convert_="all")
+    # Not through Hydra, which would make configs of lists and dataclasses.
+    return instantiate(config[group], _convert_="all", _partial_=True)(**content)
 
 
 def build_tracker(config: DictConfig, given: Given | None = None) -> Tracker:

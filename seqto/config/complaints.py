@@ -64,12 +64,14 @@ def complaints() -> Iterator[None]:
         yield
     except (HydraException, OmegaConfBaseException, pydantic.ValidationError) as error:
         own = next((each for each in _causes(error) if isinstance(each, SeqtoError)), None)
-        raise own or ConfigError(complain(error)) from error
+        raise own or ConfigError(complain(error)) from None
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
+    seen: list[BaseException] = []
+    while error is not None and error not in seen:
         yield error
+        seen.append(error)
         error = error.__cause__ or error.__context__
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.plugins import Plugins
+from hydra.version import VersionBase
 from omegaconf import DictConfig
 
 from seqto.config.paths import CONF, PLUGINS
@@ -25,13 +26,14 @@ def composed(overrides: Sequence[str]) -> DictConfig:
 @contextlib.contextmanager
 def _apart() -> Iterator[None]:
     """Put Hydra aside that the calling program may use itself: there can only be one at a time."""
-    place = GlobalHydra.instance()
-    held = place.hydra
+    place, base = GlobalHydra.instance(), VersionBase.instance()
+    held, version = place.hydra, base.getbase()
     place.clear()
     try:
         yield
     finally:
         place.hydra = held
+        base.version_base = version
 
 
 def register_sweeper() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hydra.core.override_parser.types import Quote, QuotedString
 
-_BARE = re.compile(r"[A-Za-z_./][\w./-]*")
+_BARE = re.compile(r"[A-Za-z_./][\w./-]*", re.ASCII)
 _RESERVED = {"null", "true", "false", "nan", "inf"}
 
 
@@ -30,4 +30,6 @@ def written(value: Any) -> str:
     text = str(value)
     if _BARE.fullmatch(text) and text.lower() not in _RESERVED:
         return text
-    return QuotedString(text=text, quote=Quote.single).with_quotes()
+    # Else OmegaConf would look for a key of this name.
+    escaped = text.replace("${", "\\${")
+    return QuotedString(text=escaped, quote=Quote.single).with_quotes()

@@ -7,16 +7,27 @@ import numpy as np
 from seqto.errors import DatasetError
 from seqto.types import Arrays, TensorSpec
 
+REMEDY = (
+    "choose a dataset made for this model, e.g. dataset=images dataset.path=<folder> for one that "
+    "takes images"
+)
 
-def check_fits(inputs: Arrays, specs: Sequence[TensorSpec], dataset_name: str) -> None:
+
+def check_fits(
+    inputs: Arrays, specs: Sequence[TensorSpec], dataset_name: str, remedy: str = REMEDY
+) -> None:
     """Raise DatasetError if the model cannot be fed with these arrays."""
     if set(inputs) != {spec.name for spec in specs}:
         wanted = ", ".join(map(str, specs)) or "nothing"
-        raise _misfit(f"model wants {wanted}", dataset_name, ", ".join(map(repr, inputs)))
+        given = ", ".join(map(repr, inputs))
+        raise _misfit(f"model wants {wanted}", dataset_name, given, remedy)
     for spec in specs:
         if not fits(inputs[spec.name], spec):
             raise _misfit(
-                f"model input {spec} does not fit", dataset_name, shown(inputs[spec.name])
+                f"model input {spec} does not fit",
+                dataset_name,
+                shown(inputs[spec.name]),
+                remedy,
             )
 
 
@@ -59,8 +70,5 @@ def shown(array: np.ndarray) -> str:
     return f"{array.dtype.name}[{', '.join(['?', *map(str, array.shape[1:])])}]"
 
 
-def _misfit(problem: str, dataset_name: str, given: str) -> DatasetError:
-    return DatasetError(
-        f"{problem}, dataset {dataset_name} gives {given}: choose a dataset made for this model, "
-        "e.g. dataset=images dataset.path=<folder> for one that takes images."
-    )
+def _misfit(problem: str, dataset_name: str, given: str, remedy: str = REMEDY) -> DatasetError:
+    return DatasetError(f"{problem}, dataset {dataset_name} gives {given}: {remedy}.")

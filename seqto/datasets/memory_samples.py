@@ -52,7 +52,8 @@ class InMemorySamples:
         """Return the splits under the names of the model's inputs."""
         arrays, labels = self._collected(inputs)
         arrays = as_wanted(named(arrays, inputs), inputs)
-        check_fits(arrays, inputs, self.name)
+        remedy = "bring them to that type and shape first, with astype, transpose or reshape"
+        check_fits(arrays, inputs, self.name, remedy)
         total = common_length(arrays, labels, _WHERE)
         digests = [row_digest(arrays, index) for index in range(total)]
         draw = self._draw(len(set(digests)))
@@ -105,8 +106,11 @@ class InMemorySamples:
         calibration, evaluation = self.calibration_size, self.evaluation_size
         few = calibration is None and evaluation is None and distinct < _CALIBRATION + _EVALUATION
         if not few:
-            sizes = (calibration or _CALIBRATION, evaluation or _EVALUATION)
-            return Draw(*sizes, self.seed, _WHERE)
+            calibration = calibration or _CALIBRATION
+            enough = evaluation is not None or distinct >= calibration + _EVALUATION
+            return Draw(
+                calibration, (evaluation or _EVALUATION) if enough else None, self.seed, _WHERE
+            )
         if distinct < _FEWEST:
             raise DatasetError(
                 f"{distinct} different samples are too few to calibrate and to evaluate on: give "
@@ -138,14 +142,29 @@ def _rows(items: Iterable[Any], inputs: Sequence[TensorSpec]) -> Iterator[tuple[
         arrays, label = _pair(item, inputs)
         sizes = {_batch_of(arrays[spec.name], spec) for spec in inputs}
         if sizes == {None}:
-            yield arrays, None if label is None else as_array(label).item()
+            yield arrays, _label(label, ())
             continue
         if len(sizes) != 1:
             raise DatasetError("samples has a batch whose inputs have different lengths.")
-        labels = None if label is None else as_array(label)
-        for at in range(sizes.pop() or 0):
+        count = sizes.pop() or 0
+        labels = _label(label, (count,))
+        for at in range(count):
             row = {name: array[at] for name, array in arrays.items()}
-            yield row, None if labels is None else labels[at].item()
+            yield row, None if labels is None else labels[at]
+
+
+def _label(label: Any, shape: tuple[int, ...]) -> Any:
+    """Return a sample's label as a plain number, or those of a batch as a list."""
+    if label is None:
+        return None
+    found = as_array(label)
+    if found.shape != shape:
+        wanted = f"{shape[0]} class indices" if shape else "one class index"
+        raise DatasetError(
+            f"samples gives labels of shape {list(found.shape)} where there have to be {wanted}: "
+            "give the number of each sample's class."
+        )
+    return found.tolist()
 
 
 def _pair(item: Any, inputs: Sequence[TensorSpec]) -> tuple[Arrays, Any]:

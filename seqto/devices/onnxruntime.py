@@ -89,6 +89,7 @@ class OnnxRuntimeDevice:
             "cpu": cpu_name(),
             "kernels": self._kernels(),
             **self._session_entries(),
+            **{f"option.{name}": value for name, value in self.options.items()},
         }
 
     def _session(

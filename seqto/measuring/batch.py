@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seqto.errors import reason
+from seqto.errors import MetricError, reason
 from seqto.graph.segments import same_computation
 from seqto.measuring.evaluate import measure, undone
 from seqto.measuring.parts import Parts
@@ -60,6 +60,8 @@ def attempts(
                 measurement = measure(model, subject, parts.device, parts.metric, outputs)
                 measured[model.digest] = measurement
             layers = undone(candidate, model, parts.device)
+        except MetricError:
+            raise
         except Exception as error:
             yield _failed(error)
         else:

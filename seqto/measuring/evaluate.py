@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from seqto.measuring.loss import loss_of
 from seqto.measuring.outputs import run_all
 from seqto.measuring.subject import Subject
 from seqto.metrics.agreement import accuracy
@@ -27,7 +28,7 @@ def measure(
     finally:
         program.close()
     size = float(model.size)
-    loss = metric.loss(subject.reference, outputs)
+    loss = loss_of(metric, subject.reference, outputs)
     low, high = wilson(loss, len(subject.samples))
     return Measurement(
         {

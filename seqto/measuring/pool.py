@@ -1,8 +1,10 @@
 """Candidates measured in parallel processes on this machine; this process records them."""
 
 import contextlib
+import logging
 import multiprocessing
 import os
+import pickle
 import signal
 import threading
 import time
@@ -16,12 +18,14 @@ from seqto.measuring.batch import Attempt, attempts
 from seqto.measuring.parts import Parts
 from seqto.measuring.record import Assignment, Recorder
 from seqto.measuring.subject import Subject, prepare_subject
-from seqto.protocols import Device, SeveralWorkers, TrialLog
+from seqto.protocols import SeveralWorkers, TrialLog
 from seqto.types import Candidate, Measurement
 from seqto.workspace import Workspace
 
 GROUP = 4
 """How many candidates a process measures in a row, to run what they have in common once."""
+
+_log = logging.getLogger(__name__)
 
 _CRASHED = "its process ended; device.isolated=true finds the layers responsible"
 
@@ -143,26 +147,40 @@ class Pool:
     def _started(self) -> ProcessPoolExecutor:
         if self._processes is None:
             context = multiprocessing.get_context("fork" if _FORKS else "spawn")
-            _Job.parts, _Job.subject = self._parts, self._subject
-            given = None if _FORKS else (self._parts, Workspace.default())
+            # A forked process gets these as they are; another one prepares its own subject.
+            given = (self._parts, self._subject if _FORKS else None, Workspace.default())
             self._processes = ProcessPoolExecutor(
-                self._count, context, initializer=_begin, initargs=(os.getpid(), given)
+                self._count, context, initializer=_begin, initargs=(os.getpid(), *given)
             )
         return self._processes
 
 
 class _Job:
-    """What a worker process measures; a forked process inherits it."""
+    """What a worker's process measures candidates of; set in that process only."""
 
     parts: Parts
     subject: Subject
 
 
-def workers_of(device: Device) -> int:
-    """Return how many processes measure candidates on this device."""
-    if not isinstance(device, SeveralWorkers):
+def workers_of(parts: Parts) -> int:
+    """Return how many processes measure the candidates of these parts."""
+    if not isinstance(parts.device, SeveralWorkers):
         return 1
-    return device.workers or usable_cores()
+    count = parts.device.workers or usable_cores()
+    return count if _FORKS or _can_be_sent(parts) else 1
+
+
+def _can_be_sent(parts: Parts) -> bool:
+    """Tell whether other processes can be given these parts, where they do not inherit them."""
+    try:
+        pickle.dumps(parts)
+    except Exception as error:  # Whatever an object's own code raises.
+        _log.warning(
+            "Candidates are measured one by one in this process: %s cannot be sent to others (%s).",
+            *("one of the study's objects", error),
+        )
+        return False
+    return True
 
 
 def usable_cores() -> int:
@@ -172,14 +190,12 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _begin(parent: int, given: tuple[Parts, Workspace] | None) -> None:
-    """Make a worker process end with its parent, and ignore the parent's Ctrl-C."""
+def _begin(parent: int, parts: Parts, subject: Subject | None, workspace: Workspace) -> None:
+    """Make a worker's process end with its parent, and ignore signals meant for the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    if given is not None:
-        parts, workspace = given
-        _Job.parts, _Job.subject = parts, prepare_subject(parts, workspace)
+    _Job.parts, _Job.subject = parts, subject or prepare_subject(parts, workspace)
 
 
 def _end_with(parent: int) -> None:

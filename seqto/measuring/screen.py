@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from seqto.errors import reason
+from seqto.errors import MetricError, reason
+from seqto.measuring.loss import loss_of
 from seqto.measuring.outputs import outputs_of
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject
@@ -49,6 +50,8 @@ class Screen:
             trial = Trial("", len(self.trials), candidate, TrialState.COMPLETE)
             try:
                 self.trials[candidate] = replace(trial, metrics=self._kept(candidate))
+            except MetricError:
+                raise
             except Exception as error:
                 failed = replace(trial, state=TrialState.FAILED, failure=reason(error))
                 self.trials[candidate] = failed
@@ -83,7 +86,7 @@ class Screen:
         outputs = self._outputs(model)
         return {
             "divergence": float(self._harm.per_sample(list(outputs)).mean()),
-            "disagreement": self._parts.metric.loss(self._reference, outputs),
+            "disagreement": loss_of(self._parts.metric, self._reference, outputs),
             "size_bytes": float(model.size),
         }
 

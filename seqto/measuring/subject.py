@@ -17,7 +17,7 @@ from seqto.graph.prepare import prepare
 from seqto.identity import identity
 from seqto.measuring.outputs import outputs_of
 from seqto.measuring.parts import Parts
-from seqto.metrics.agreement import accuracy
+from seqto.metrics.agreement import accuracy, class_scores
 from seqto.types import (
     Arrays,
     Layer,
@@ -195,7 +195,17 @@ def _reference(
 
 
 def _accuracy(reference: np.ndarray, samples: Samples) -> dict[str, float]:
-    return {} if samples.labels is None else {"accuracy": accuracy(reference, samples.labels)}
+    labels = samples.labels
+    if labels is None:
+        return {}
+    classes = class_scores(reference).shape[-1]
+    if labels.min() < 0 or labels.max() >= classes:
+        wrong = labels.min() if labels.min() < 0 else labels.max()
+        raise DatasetError(
+            f"a label is {wrong}, but the model has the classes 0 to {classes - 1}: give labels in "
+            "the model's own numbering, or none."
+        )
+    return {"accuracy": accuracy(reference, labels)}
 
 
 def _stored_json(path: Path, compute: Callable[[], Any]) -> Any:

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seqto.errors import ConfigError
-
 
 @dataclass(frozen=True)
 class FunctionMetric:
@@ -20,11 +18,5 @@ class FunctionMetric:
         return getattr(self.function, "__name__", type(self.function).__name__)
 
     def loss(self, reference: np.ndarray, outputs: np.ndarray) -> float:
-        """Return the function's result; raise if it is not between 0 and 1."""
-        loss = float(self.function(reference, outputs))
-        if not 0 <= loss <= 1:
-            raise ConfigError(
-                f"metric {self.name} returned {loss}: a loss has to be a number from 0 (the same) "
-                "to 1."
-            )
-        return loss
+        """Return what the function returns."""
+        return float(self.function(reference, outputs))

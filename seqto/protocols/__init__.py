@@ -8,7 +8,7 @@ For all of them:
 - A part is a dataclass with keyword arguments, checked on creation (by pydantic's dataclasses).
 - Its class and its fields are its identity: two objects that differ in a field have different keys,
   and share no cached results. A field that changes no result, such as a file's path, is declared
-  with `field(compare=False)`. State goes into attributes that begin with `_`.
+  with `field(compare=False)`. State goes into attributes that are no fields.
 - It can be pickled, because other processes measure candidates.
 - It raises a `SeqtoError` of the kind named in its protocol; the message says cause, valid choices
   and remedy in one line.

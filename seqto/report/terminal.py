@@ -136,7 +136,9 @@ class StudyProgress:
         """Show a trial that ended as the latest of `done`, out of `total` known by now."""
         # Not through update(): it forgets the speed whenever a search raises its total.
         self._progress.tasks[0].total = total
-        self._progress.update(self._task, description=_ended(trial), completed=done, refresh=True)
+        self._progress.update(
+            self._task, description=_coloured(trial), completed=done, refresh=True
+        )
 
 
 class _TimeLeftColumn(TimeRemainingColumn):
@@ -214,10 +216,15 @@ def _with_objectives(shown: Sequence[Figure], front: Front) -> list[Figure]:
     return [*shown, *(figure(name) for name in front.objectives if name not in names)]
 
 
-def _ended(trial: Trial) -> str:
+def _coloured(trial: Trial) -> str:
+    complete = trial.state == TrialState.COMPLETE
+    return ended(trial) if complete else f"[red]{ended(trial)}[/red]"
+
+
+def ended(trial: Trial) -> str:
     """Say in a few words how a trial ended."""
     if trial.state != TrialState.COMPLETE:
-        return f"#{trial.index} [red]{trial.state.value.lower()}[/red]"
+        return f"#{trial.index} {trial.state.value.lower()}"
     shown = [figure(LOSS), figure("size_bytes")]
     parts = [(each.title, each.text(trial.metrics.get(each.name))) for each in shown]
     return f"#{trial.index} " + ", ".join(f"{title} {text}" for title, text in parts if text)

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from seqto.errors import StudyError
 from seqto.protocols import Search
 from seqto.types import FLOAT32, Candidate, LayerScore, Trial
 
@@ -38,9 +39,20 @@ class Walk:
         while not (candidates := self._search.ask(count)):
             if not self._next():
                 return []
+        self._check(candidates)
         whole = [complete(each, self._left_out, self._base) for each in candidates]
         self._asked |= dict(zip(whole, candidates, strict=True))
         return whole
+
+    def _check(self, candidates: Sequence[Candidate]) -> None:
+        """Raise where the search does not choose for the layers that it was given."""
+        known = {each.layer.name for each in self._rankings[self._base]}
+        for candidate in candidates:
+            if different := known ^ {name for name, _ in candidate.precisions}:
+                raise StudyError(
+                    f"search {self._search.name} has to give a precision to each layer of the "
+                    f"ranking, and to no other: {min(different)!r} is wrong or missing."
+                )
 
     def tell(self, trial: Trial) -> None:
         """Tell the search about the candidate that it asked for."""

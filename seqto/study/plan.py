@@ -13,6 +13,7 @@ from seqto.types import (
     COMMAND,
     CONSTRAINT,
     OVERRIDES,
+    SAMPLES,
     DataSplit,
     StudyPlan,
     StudyRecord,
@@ -43,7 +44,7 @@ class Study:
         """The hash of the study's content: the same key means the same study."""
         facts = self.parts.device.describe()
         # With another runtime or other kernels, other things are measured.
-        runtime = [facts["runtime"], facts.get("kernels", "")]
+        runtime = [facts.get("runtime", ""), facts.get("kernels", "")]
         contents = [self.subject.original_sha256, self.subject.fingerprint, *runtime]
         # The constraint decides which candidates are evaluated.
         return content_key([*contents, self.parts.identity, self.settings.constraint.limits()])
@@ -68,6 +69,7 @@ class Study:
             "seqto.dataset": parts.dataset.name,
             "seqto.data": self.subject.fingerprint,
             "seqto.metric": parts.metric.name,
+            SAMPLES: str(len(self.subject.samples)),
             **{f"seqto.device.{name}": fact for name, fact in parts.device.describe().items()},
             **({COMMAND: self.command} if self.command else {}),
             **self._report_tags(overrides),

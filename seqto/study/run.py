@@ -55,7 +55,7 @@ def _alone(workspace: Workspace, key: str) -> Iterator[None]:
         lock.acquire(timeout=0)
     except filelock.Timeout:
         raise StudyError(
-            "another process is running this very study. Wait for it to end, or change "
+            "another process or thread is running this very study. Wait for it to end, or change "
             "the model, data or options to make it another study."
         ) from None
     try:

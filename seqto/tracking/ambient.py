@@ -3,9 +3,10 @@
 import os
 
 import mlflow
-from mlflow.tracking import MlflowClient, fluent
+from mlflow.tracking import fluent
 
 from seqto.tracking.mlflow import MlflowTracker
+from seqto.tracking.stores import Store
 
 
 def ambient_tracker() -> MlflowTracker:
@@ -19,7 +20,8 @@ def ambient_tracker() -> MlflowTracker:
 
 def _experiment(uri: str) -> str | None:
     """Return the name of the active experiment, or None."""
-    name = os.environ.get("MLFLOW_EXPERIMENT_NAME")
     # Set by mlflow.set_experiment(); MLflow has no public way to read it.
     held = getattr(fluent, "_active_experiment_id", None) or os.environ.get("MLFLOW_EXPERIMENT_ID")
-    return str(MlflowClient(uri).get_experiment(held).name) if held else name
+    if held:
+        return Store(uri).experiment_called(str(held))
+    return os.environ.get("MLFLOW_EXPERIMENT_NAME")

@@ -76,6 +76,7 @@ class MlflowTracker:
             self._kill_running(found.info.run_id)
             self.client.update_run(found.info.run_id, status="RUNNING")
             self._describe_study(found.info.run_id, plan, known=found.data.params)
+            self._runs.nest(found.info.run_id)
             return str(found.info.run_id)
         tags = {**plan.tags, "seqto.kind": "study", "seqto.key": plan.key}
         study = self._runs.create(plan.name, tags, parent=None)
@@ -275,7 +276,7 @@ class MlflowTracker:
     @in_one_go
     def address(self, study: str) -> Address:
         """Return the study's page, and the command that serves it if no server runs."""
-        return self._runs.store.address(study)
+        return self._runs.store.address(self._runs.get(study).info.experiment_id, study)
 
     @in_one_go
     def pages(self, study: str, front: Front) -> Mapping[str, str]:

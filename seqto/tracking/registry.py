@@ -1,6 +1,5 @@
 """Models from MLflow: from its registry, or from a run."""
 
-import logging
 import tempfile
 from dataclasses import field
 from pathlib import Path
@@ -37,7 +36,6 @@ class RegistryModel:
 
     def _downloaded(self, folder: str) -> Path:
         store = store_uri(self.tracking_uri)
-        logging.getLogger("alembic").setLevel(logging.WARNING)
         try:
             # MLflow resolves aliases through its global URI.
             with quiet(), global_uri(store):

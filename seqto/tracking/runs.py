@@ -26,6 +26,7 @@ LONGEST_TAG = 8000
 """MLflow cuts longer values, or refuses them if MLFLOW_TRUNCATE_LONG_VALUES is false."""
 
 _LONGEST_PARAM = 6000
+_PARENT = "mlflow.parentRunId"
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,16 @@ class Runs:
     def create(self, name: str, tags: Mapping[str, str], parent: str | None) -> str:
         """Create a run nested in its parent, or in the run of `mlflow run`; return its id."""
         above = parent or self.store.project_run
-        nesting = {"mlflow.parentRunId": above} if above else {}
+        nesting = {_PARENT: above} if above else {}
         cut = {key: value[:LONGEST_TAG] for key, value in tags.items()}
         all_tags = resolve_tags({**cut, **nesting})
         run = self.client.create_run(self.store.experiment_id, tags=all_tags, run_name=name)
         return str(run.info.run_id)
+
+    def nest(self, run_id: str) -> None:
+        """Put a run below the one that all new runs are below now, if there is one."""
+        if above := self.store.project_run:
+            self.write(run_id, tags={_PARENT: above})
 
     def write(
         self,

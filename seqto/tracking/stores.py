@@ -20,7 +20,7 @@ from mlflow.tracking import MlflowClient
 from mlflow.tracking._tracking_service import utils as _tracking_service
 
 from seqto.errors import TrackingError
-from seqto.logs import errors_only
+from seqto.logs import at_level, errors_only
 from seqto.tracking.ui import experiment_tags, run_page
 from seqto.types import Address, content_key
 from seqto.workspace import Workspace
@@ -46,14 +46,10 @@ class Store:
 
     @functools.cached_property
     def client(self) -> MlflowClient:
-        """MLflow's own client; creates the store and the experiment if they are missing."""
-        logging.getLogger("alembic").setLevel(logging.WARNING)
-        logging.getLogger("mlflow").setLevel(logging.WARNING)
+        """MLflow's own client; creates the store if it is missing."""
         with self._first_contact():
             client = MlflowClient(self.uri)
-            if client.get_experiment_by_name(self._experiment_name) is None:
-                with unless_it_exists():
-                    client.create_experiment(self._experiment_name, tags=experiment_tags())
+            client.get_experiment_by_name(self._experiment_name)
         return client
 
     @functools.cached_property
@@ -67,11 +63,15 @@ class Store:
 
     @functools.cached_property
     def experiment_id(self) -> str:
-        """The experiment of new runs."""
+        """The experiment of new runs, created if it is missing."""
         if not self.experiment and self.project_run:
             # MLflow shows runs as nested only within one experiment.
             return str(self.client.get_run(self.project_run).info.experiment_id)
         found = self.client.get_experiment_by_name(self._experiment_name)
+        if found is None:
+            with unless_it_exists():
+                self.client.create_experiment(self._experiment_name, tags=experiment_tags())
+            found = self.client.get_experiment_by_name(self._experiment_name)
         assert found is not None
         if found.lifecycle_stage == "deleted":
             raise TrackingError(
@@ -87,9 +87,22 @@ class Store:
             with self._first_contact():
                 MlflowClient(self.uri).get_experiment_by_name(self._experiment_name)
 
-    def address(self, run: str) -> Address:
+    def experiment_called(self, number: str) -> str:
+        """Return the name of the experiment that has this id."""
+        with self._first_contact():
+            found = MlflowClient(self.uri)
+            with contextlib.suppress(MlflowException):
+                return str(found.get_experiment(number).name)
+            known = found.search_experiments()
+        raise TrackingError(
+            f"MLflow at {self.uri} has no experiment with the id {number}: "
+            "mlflow.set_experiment() was called for another store. Call it again. There are "
+            f"{', '.join(each.name for each in known) or 'none'}."
+        )
+
+    def address(self, experiment: str, run: str) -> Address:
         """Return the run's page, and the command that serves it if no server runs."""
-        page = f"/{run_page(self.experiment_id, run)}"
+        page = f"/{run_page(experiment, run)}"
         if self._is_served:
             return Address(self.uri.rstrip("/") + page)
         # A relative path also works for a store in this folder, and is shorter.
@@ -109,7 +122,12 @@ class Store:
     def _first_contact(self) -> Iterator[None]:
         """Let only one process at a time create a store, and fail fast if it is unreachable."""
         try:
-            with self._lock(), _environment(_IMPATIENT), errors_only("urllib3.connectionpool"):
+            with (
+                self._lock(),
+                _environment(_IMPATIENT),
+                at_level(logging.WARNING, "alembic", "mlflow"),
+                errors_only("urllib3.connectionpool"),
+            ):
                 yield
         except Exception as error:  # From MLflow, SQLAlchemy or a missing driver.
             raise TrackingError(
@@ -156,9 +174,12 @@ def global_uri(uri: str) -> Iterator[None]:
             os.environ[_URI_VARIABLE] = variable
 
 
-def quiet() -> contextlib.AbstractContextManager[None]:
-    """Keep MLflow's progress bars off the terminal."""
-    return _environment({"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"})
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Hide MLflow's progress bars and what it only wants to tell."""
+    no_bars = _environment({"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false"})
+    with no_bars, at_level(logging.WARNING, "alembic", "mlflow"):
+        yield
 
 
 @contextlib.contextmanager

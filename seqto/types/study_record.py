@@ -21,6 +21,7 @@ COMMAND = "seqto.command"
 OVERRIDES = "seqto.overrides"
 CONSTRAINT = "seqto.constraint"
 REGISTERED = "seqto.registered_model"
+SAMPLES = "seqto.evaluation_samples"
 """Tags of a study: its overrides and limits as JSON, and the name of its registered model."""
 
 

@@ -1,5 +1,6 @@
 """Studies called from Python: real ones, of the embedded model."""
 
+import pickle
 import subprocess
 import sys
 import threading
@@ -22,6 +23,7 @@ from seqto.errors import (
     ConfigError,
     ConstraintError,
     DatasetError,
+    MetricError,
     ModelError,
     StudyError,
     TrackingError,
@@ -115,6 +117,18 @@ def test_candidates_cannot_be_changed(result: door.Result) -> None:
         result.best.loss = 0.0  # type: ignore[misc]
 
 
+def test_results_can_be_sent_and_put_into_sets(result: door.Result) -> None:
+    again = pickle.loads(pickle.dumps(result))
+    assert again.front == result.front
+    assert again.best.model() == result.best.model()
+    assert len({*again.candidates, *result.candidates}) == len(result.candidates)
+
+
+def test_a_folder_is_no_file_to_save_to(result: door.Result, home: Path) -> None:
+    with pytest.raises(ConfigError, match="is a folder: give the path of the file"):
+        result.best.save(home)
+
+
 def test_frame_has_a_row_for_each_candidate(result: door.Result) -> None:
     frame = result.to_frame()
     assert isinstance(frame, pandas.DataFrame)
@@ -126,7 +140,11 @@ def test_frame_has_a_row_for_each_candidate(result: door.Result) -> None:
 
 def test_it_shows_itself(result: door.Result) -> None:
     text = repr(result)
-    assert f"#{result.best.index}" in text and "answer" in text and "of the size" in text
+    assert text.startswith(f"Take #{result.best.index}, the best with accuracy_loss <= 0.05")
+    assert "Evaluated on 150 samples." in text and "candidates on the front" in text
+    assert result.samples == 150
+    assert repr(result.best).startswith(f"<candidate #{result.best.index}: ")
+    assert len(repr(result.best)) < 200
     page = result._repr_html_()
     assert page.startswith("<pre") and "data:image/png;base64," in page
     assert f"Take #{result.best.index}" in page
@@ -241,6 +259,30 @@ def test_the_active_run_is_the_parent_and_stays_active(digits: Digits, home: Pat
     assert held.info.status == "FINISHED" and "loss" in held.data.metrics
 
 
+def test_a_resumed_study_is_below_the_run_that_is_active_now(digits: Digits, home: Path) -> None:
+    mlflow.set_tracking_uri(f"sqlite:///{home}/mlflow.db")
+    parents = []
+    for _ in range(2):
+        with mlflow.start_run() as above:
+            found = door.tune("digits", digits[0], **QUICK)
+        parents.append(above.info.run_id)
+        tags = mlflow.get_run(str(found.run_id)).data.tags
+        assert tags["mlflow.parentRunId"] == above.info.run_id
+    assert parents[0] != parents[1]
+    names = {each.name for each in mlflow.search_experiments()}
+    assert "seqto" not in names, "no experiment is made that nobody uses"
+    assert found.url == door.load_study(str(found.run_id)).url
+
+
+def test_an_experiment_of_another_store_is_told(digits: Digits, home: Path) -> None:
+    mlflow.set_tracking_uri(f"sqlite:///{home}/mlflow.db")
+    for name in ("one", "two", "three"):
+        mlflow.set_experiment(name)
+    mlflow.set_tracking_uri(f"sqlite:///{home}/other.db")
+    with pytest.raises(TrackingError, match="was called for another store"):
+        door.tune("digits", digits[0], **QUICK)
+
+
 def test_another_store_may_be_named(digits: Digits, home: Path) -> None:
     found = door.tune("digits", digits[0], tracking=f"sqlite:///{home}/other.db", **QUICK)
     assert (home / "other.db").exists() and not mlflow.is_tracking_uri_set()
@@ -265,6 +307,8 @@ def test_a_study_is_loaded_as_it_was(digits: Digits, home: Path) -> None:
             each.model()
     with pytest.raises(TrackingError, match="has no run 'nope'"):
         door.load_study("nope")
+    with pytest.raises(TrackingError, match="run_id=None is no run"):
+        door.load_study(None)  # type: ignore[arg-type]
 
 
 # Objects of the user's own
@@ -332,6 +376,31 @@ def test_own_objects_stand_where_names_may(digits: Digits) -> None:
     assert params["device._target_"].endswith("Slow")
 
 
+@pytest.mark.parametrize("search", ["ladder", "budget"])
+def test_a_metric_that_raises_ends_the_study_with_its_name(digits: Digits, search: str) -> None:
+    def sometimes(reference: np.ndarray, outputs: np.ndarray) -> float:
+        if np.abs(reference - outputs).mean() > 0:
+            raise ValueError("my boom")
+        return 0.0
+
+    with pytest.raises(MetricError, match="metric sometimes raised ValueError: my boom"):
+        door.tune("digits", digits[0], metric=sometimes, search=search, progress=False)
+    (study,) = mlflow.search_runs(
+        search_all_experiments=True,
+        filter_string="tags.seqto.kind = 'study'",
+        output_format="list",
+    )
+    assert study.info.status == "FAILED"
+
+
+def test_labels_that_no_class_has_are_refused(digits: Digits) -> None:
+    for wrong in (-1, 10):
+        labels = digits[1].copy()
+        labels[:] = wrong
+        with pytest.raises(DatasetError, match=f"a label is {wrong}, but .* classes 0 to 9"):
+            door.tune("digits", digits[0], labels=labels, tracking=None, **QUICK)
+
+
 def test_a_metric_of_the_users_screens_too(digits: Digits) -> None:
     found = door.tune(*("digits", digits[0]), metric=half_wrong, tracking=None, progress=False)
     assert all(each.state == "COMPLETE" for each in found.candidates)
@@ -363,6 +432,14 @@ def test_a_candidate_is_chosen_by_hand(digits: Digits) -> None:
     assert tags["seqto.kind"] == "candidate"
     with pytest.raises(ConfigError, match="exclude each other"):
         door.quantize("digits", images, excluded=[], precisions={})
+    for wrong, text in (
+        ({"excluded": "/dense/Gemm"}, "has to be a list"),
+        ({"precisions": "int8"}, "has to name layers by precision"),
+        ({"precisions": {"flaot16": ["/dense/Gemm"]}}, r"'flaot16' \(did you mean 'float16'"),
+        ({"overrides": ["candidate.excluded=[/dense/Gemm]"]}, "chooses one candidate"),
+    ):
+        with pytest.raises(ConfigError, match=text):
+            door.quantize("digits", images, tracking=None, **wrong)
 
 
 # What goes wrong
@@ -383,8 +460,16 @@ def test_a_candidate_is_chosen_by_hand(digits: Digits) -> None:
         ({"model": "nowhere.onnx"}, ModelError, "nowhere.onnx does not exist"),
         ({"samples": "nowhere"}, DatasetError, "nowhere"),
         ({"tracking": "http://127.0.0.1:9"}, TrackingError, "does not answer"),
+        ({"tracking": object()}, ConfigError, "tracking is no Tracker"),
+        ({"overrides": ["candidate.top=3"]}, ConfigError, r"seqto\.quantize\("),
+        ({"overrides": ["gate.max_accuracy_loss=0.1"]}, ConfigError, "look at the result"),
+        (
+            {"tracking": None, "overrides": ["tracking.experiment=x"]},
+            *(ConfigError, "no effect with tracking=None"),
+        ),
+        ({"overrides": ["study.max_failed=7"]}, ConfigError, "study.max_failed=7"),
     ],
-    ids=str,
+    ids=lambda each: ",".join(each) if isinstance(each, dict) else "",
 )
 def test_a_wrong_value_gets_the_error_of_the_command_line(
     digits: Digits, home: Path, keywords: dict[str, Any], kind: type, text: str

@@ -146,6 +146,22 @@ def test_few_samples_are_taken_in_proportion(count: int, calibration: int, evalu
     assert (len(splits.calibration), len(splits.evaluation)) == (calibration, evaluation)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "found"),
+    [
+        ({"calibration_size": 20}, (20, 40)),
+        ({"calibration_size": 50}, (50, 10)),
+        ({"evaluation_size": 10, "calibration_size": 10}, (10, 10)),
+    ],
+    ids=str,
+)
+def test_of_what_is_not_said_there_is_what_is_left(
+    sizes: dict[str, int], found: tuple[int, int]
+) -> None:
+    splits = InMemorySamples(samples=images(60), **sizes).load([SPEC])
+    assert (len(splits.calibration), len(splits.evaluation)) == found
+
+
 def test_copies_of_a_sample_do_not_count() -> None:
     twice = np.concatenate([images(30), images(30)])
     splits = InMemorySamples(samples=twice).load([SPEC])
@@ -163,6 +179,9 @@ def test_copies_of_a_sample_do_not_count() -> None:
         ([*images(), np.zeros((3, 5), np.float32)], None, r"different shapes, \[3, 4\] and \[3, 5"),
         ([(each, 1) for each in images()] + [images()[0]], None, "all or none"),
         ([(each, 1, 2) for each in images()], None, "gives a tuple"),
+        ([(each, [0, 1]) for each in images()], None, r"shape \[2\] .* to be one class index"),
+        ([(images(), np.arange(39))], None, r"shape \[39\] .* to be 40 class indices"),
+        ([(images(), np.arange(41))], None, r"shape \[41\] .* to be 40 class indices"),
         ([{"y": each} for each in images()], None, "samples gives y, but the model also wants x"),
         (["a", "b"], None, "gives a str"),
         (images().astype(str), None, "does not fit"),

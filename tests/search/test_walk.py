@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from suite_searches import GROUPED, LAYERS, RANKING, told
 
+from seqto.errors import StudyError
 from seqto.protocols import Search
 from seqto.search.budget import BudgetSearch
 from seqto.search.ladder import LadderSearch
@@ -161,3 +162,13 @@ def test_layers_that_are_left_out_are_float_and_the_search_does_not_know_them(na
 def test_where_all_layers_are_left_out_there_is_nothing_to_ask_for(name: str) -> None:
     walk = Walk(SEARCHES[name](), BASES, LAYERS)
     assert walk.remaining() == 0 and walk.ask(3) == []
+
+
+@pytest.mark.parametrize("names", [("zzz",), LAYERS[1:], (*LAYERS, "zzz")], ids=len)
+def test_a_search_that_chooses_for_other_layers_is_told_so(names: Sequence[str]) -> None:
+    class Astray(LadderSearch):
+        def ask(self, count: int) -> list[Candidate]:
+            return [Candidate.excluding(names, [])]
+
+    with pytest.raises(StudyError, match="search ladder has to give a precision to each layer"):
+        Walk(Astray(), BASES).ask(1)

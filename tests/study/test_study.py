@@ -680,7 +680,7 @@ def test_study_that_another_process_runs_is_refused(lab: Lab, tracker: MemoryTra
     ) as other:
         assert other.stdout is not None and other.stdin is not None
         other.stdout.readline()
-        with pytest.raises(StudyError, match="another process is running this very study"):
+        with pytest.raises(StudyError, match="another process or thread is running this"):
             lab.run(tracker)
         assert not tracker.studies, "its running trials are not taken for leftovers"
         other.stdin.close()

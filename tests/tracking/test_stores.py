@@ -19,6 +19,7 @@ from suite_trackers import PLAN, Desk
 
 from seqto.errors import TrackingError
 from seqto.tracking.mlflow import MlflowTracker
+from seqto.tracking.stores import Store
 from seqto.types import Candidate
 
 pytestmark = pytest.mark.usefixtures("no_mlflow_around")
@@ -91,7 +92,8 @@ def test_address_of_a_store_says_how_to_serve_it(
 def test_address_of_a_server_is_its_page(slash: str) -> None:
     answer = {"experiment": {"experiment_id": "7", "name": "seqto", "lifecycle_stage": "active"}}
     with _server(json.dumps(answer)) as server:
-        address = MlflowTracker(uri=server + slash).address("abc")
+        store = Store(server + slash)
+        address = store.address(store.experiment_id, "abc")
         assert address.url == f"{server}/#/experiments/7/runs/abc?workflowType=machine_learning"
         assert address.command == ""
 
