@@ -34,8 +34,8 @@ GROUPS = ("preprocess", "device", "quantization", "sensitivity", "search", "metr
 
 _IN_MEMORY = "memory"
 _ARGUMENTS = {"model": "a model", "dataset": "samples"}
-_BRINGS_DATA = {name for name in known_choices("model") if name not in ("local", _IN_MEMORY)}
-"""Models by name: of the embedded one seqto has the data, a published one names its own."""
+_NAMED = {name for name in known_choices("model") if name not in ("local", _IN_MEMORY)}
+"""Models by name: their configs say how images become inputs, and which data they need."""
 _LIMITS = {f"max_{figure}" for figure in limited()}
 _SAMPLES = (
     "give an array, a dict of arrays by input name, an iterable of samples, or the path of a "
@@ -80,7 +80,7 @@ class Call:
 
     def _refuse_words_without_effect(self) -> None:
         for text in self.words:
-            group, _, choice = _split(text)
+            group, choice = _split(text)
             if group in self.objects:
                 kind = type(self.objects[group]).__name__
                 raise ConfigError(
@@ -92,11 +92,11 @@ class Call:
                 )
 
 
-def _split(text: str) -> tuple[str, str, str]:
-    """Return the group or key at the top of a word, its whole key, and the choice of a group."""
+def _split(text: str) -> tuple[str, str]:
+    """Return the group or key at the top of a word, and its choice if it makes one."""
     key, _, value = text.lstrip("+~").partition("=")
     group = re.split(r"[.@]", key, maxsplit=1)[0]
-    return group, key, value if key == group else ""
+    return group, value if key == group else ""
 
 
 def call_of(
@@ -116,7 +116,7 @@ def call_of(
     call = Call()
     _take_model(call, model)
     _take_samples(call, samples, labels, words)
-    _check_preprocess(call, model, keywords.get("preprocess"), words)
+    _check_preprocess(call, keywords.get("preprocess"), words)
     for group in GROUPS:
         if (value := keywords.get(group)) is not None:
             _take_choice(call, group, value)
@@ -157,7 +157,7 @@ def _take_samples(call: Call, samples: Any, labels: Any, words: Sequence[str]) -
     if samples is None:
         # A named model, or a word, brings a dataset along.
         chosen = any(_split(each)[0] in ("dataset", "model") for each in words)
-        if not chosen and not any(_split(each)[2] in _BRINGS_DATA for each in call.words):
+        if not chosen and not any(_split(each)[1] in _NAMED for each in call.words):
             raise ConfigError(f"samples are missing: {_SAMPLES}")
     elif hasattr(samples, "load") and hasattr(samples, "chunk_size"):
         call.objects["dataset"] = samples
@@ -181,13 +181,12 @@ def _is_pair_of_arrays(samples: Any) -> bool:
     return arrays and len(samples) == 2 and len({len(each) for each in samples}) == 1
 
 
-def _check_preprocess(call: Call, model: Any, given: Any, words: Sequence[str]) -> None:
+def _check_preprocess(call: Call, given: Any, words: Sequence[str]) -> None:
     """Raise where images would be prepared by a guess, or where there are none to prepare."""
     if given is not None and "dataset" in {**call.content, **call.objects}:
         raise ConfigError("preprocess has no effect here: it is for folders of images.")
     images = "dataset=images" in call.words
-    choices = [choice for group, _, choice in map(_split, call.words) if group == "model"]
-    named = bool(set(choices) & _BRINGS_DATA)
+    named = any(group == "model" and choice in _NAMED for group, choice in map(_split, call.words))
     said = given is not None or any(_split(each)[0] == "preprocess" for each in words)
     if images and not said and not named:
         raise ConfigError(

@@ -21,7 +21,7 @@ from seqto.metrics.harm import harm_to
 from seqto.protocols import Quantizer
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
-from seqto.sensitivity import prefixes
+from seqto.sensitivity import float_prefixes
 from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.sensitivity.stability import stability
 from seqto.types import Candidate, LayerScore, Model, Samples
@@ -99,7 +99,7 @@ def test_little_memory_gives_the_same_costs(limit: int, monkeypatch: pytest.Monk
     prepared = prepared_of(mobile(), StaticQuantizer())
     wanted = costs(scores_of(DivergenceSensitivity(enough=None), prepared))
     # Activations of a cut are forgotten when others come, and computed again.
-    monkeypatch.setattr(prefixes, "MEMORY_LIMIT", limit)
+    monkeypatch.setattr(float_prefixes, "MEMORY_LIMIT", limit)
     assert costs(scores_of(DivergenceSensitivity(enough=None), prepared)) == pytest.approx(
         wanted, rel=0.02
     )
