@@ -28,6 +28,10 @@ def main() -> None:
             sys.argv[1:] = sorted(sys.argv[1:], key=lambda word: word in ("-m", "--multirun"))
             _check_options(sys.argv[1:])
             entry()
+    except BrokenPipeError:
+        # Whoever reads the output has seen enough: `seqto --help | head`.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
     except KeyboardInterrupt:
         print("\nInterrupted. The same command goes on where it stopped.", file=sys.stderr)
         sys.exit(130)
@@ -43,7 +47,7 @@ def _told(words: list[str]) -> bool:
     if {"-h", "--help"} & set(words):
         from seqto.cli.manual import page
 
-        print(page(words))
+        print(page(words), flush=True)
         return True
     if "--version" in words:
         print(f"seqto {__version__}")

@@ -1,5 +1,7 @@
 """--help reads like a manual page, and says what the files of conf/ say."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,3 +77,11 @@ def test_help_of_an_unknown_choice_gets_one_line(seqto: Command) -> None:
 def test_words_behind_the_flag_count_too(seqto: Command, tmp_path: Path) -> None:
     result = seqto("-m", "model=local", "model.path=none.onnx")
     assert result.code == 1 and "none.onnx does not exist" in result.err
+
+
+def test_who_has_seen_enough_may_stop_reading() -> None:
+    help_page = f"{sys.executable} -m seqto --help"
+    done = subprocess.run(
+        ["bash", "-c", f"{help_page} | head -1"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "NAME\n" and done.stderr == ""
