@@ -1,7 +1,7 @@
 """Brings published models into the form that quantizers need.
 
 Expects any ONNX model; the result has opset 13 or later, uniquely named nodes, constants and batch
-normalization folded, and the shapes of its activations inferred.
+normalization folded, flat biases, and the shapes of its activations inferred.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ from google.protobuf.message import Message
 from onnx import helper, version_converter
 
 from seqto.errors import ModelError
+from seqto.graph.biases import flatten_biases
 from seqto.graph.files import Weights, save_hollow, stripped
 from seqto.graph.folding import folded
 from seqto.graph.links import Links
@@ -51,6 +52,7 @@ def prepare(model: Model) -> Model:
     optimized = _optimized(proto, weights, model.name)
     restore_names(optimized.graph, proto.graph)
     name_nodes(optimized.graph)
+    flatten_biases(optimized.graph)
     tidy(optimized)
     require_folded(optimized.graph, model.name)
     _check(optimized, model.name)
