@@ -24,6 +24,7 @@ from seqto.graph.folding import folded
 from seqto.graph.links import Links
 from seqto.graph.load import first_line
 from seqto.graph.nodes import all_nodes, attribute, initializers, unused_name
+from seqto.graph.reasons import require_numbers
 from seqto.types import Model
 from seqto.types.storage import is_large
 
@@ -43,6 +44,7 @@ _ORT_WARNING, _ORT_ERROR = 2, 3
 
 def prepare(model: Model) -> Model:
     """Return the model ready to be quantized, the same bytes each time."""
+    require_numbers(model)
     proto, weights = stripped(model.proto)
     drop_constant_inputs(proto)
     # Before the conversion, so that numbers in names count the nodes of the user's file.

@@ -15,6 +15,7 @@ from seqto.errors import ConfigError, LayerError, ModelError, nearest
 from seqto.graph.files import LARGE_TENSOR, changed
 from seqto.graph.layers import weight_layers
 from seqto.graph.links import Links
+from seqto.graph.reasons import why_no_layer
 from seqto.graph.regions import left_in_float
 from seqto.types import INT8, INT16, Candidate, Layer, Model
 from seqto.types.storage import stored_bytes
@@ -67,25 +68,31 @@ def find_layers(
 ) -> tuple[Layer, ...]:
     """Return the layers that candidates choose from: all except those never to be quantized."""
     layers = weight_layers(model, op_types)
+    if not layers:
+        raise ModelError(f"model {model.name!r} has no layer to quantize: {_why(model, op_types)}")
     names = [layer.name for layer in layers]
     unknown = [name for name in exclude if name not in names]
     if unknown:
         raise LayerError(unknown, names, "quantization.exclude")
     chosen = tuple(layer for layer in layers if layer.name not in exclude)
-    if layers and not chosen:
+    if not chosen:
         raise ModelError(
             f"model {model.name!r} has no layer left to quantize: quantization.exclude names all "
             f"{len(layers)} of them. Leave at least one out of it."
         )
-    if not chosen:
-        kinds = ", ".join(sorted(op_types))
-        present = ", ".join(sorted({node.op_type for node in model.proto.graph.node})) or "no nodes"
-        raise ModelError(
-            f"model {model.name!r} has no layer to quantize: none of its nodes is one of {kinds} "
-            f"with constant float weights (it has {present}). Choose another model, or check "
-            "quantization.op_types and quantization.exclude."
-        )
     return chosen
+
+
+def _why(model: Model, op_types: Collection[str]) -> str:
+    """Return why a model has no layer of these operations, and what to do."""
+    # Other operations may have layers: then those asked for are the reason.
+    reason = "" if weight_layers(model, WEIGHT_OPS) else why_no_layer(model, WEIGHT_OPS)
+    kinds = ", ".join(sorted(op_types))
+    present = ", ".join(sorted({node.op_type for node in model.proto.graph.node})) or "no nodes"
+    return reason or (
+        f"none of its nodes is one of {kinds} with constant float weights (it has {present}). "
+        "Choose another model, or check quantization.op_types and quantization.exclude."
+    )
 
 
 def require_precisions(candidate: Candidate, precisions: Collection[str], quantizer: str) -> None:
