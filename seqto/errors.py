@@ -40,9 +40,16 @@ class ModelError(SeqtoError):
 class LayerError(ModelError):
     """A layer name that the model does not have."""
 
-    def __init__(self, unknown: Iterable[str], known: Iterable[str], where: str) -> None:
+    def __init__(
+        self,
+        unknown: Iterable[str],
+        known: Iterable[str],
+        where: str,
+        other_words: Iterable[str] = (),
+    ) -> None:
         known = list(known)
-        parts = [f"{name!r}{nearest(name, known)}" for name in unknown]
+        words = [*known, *other_words]
+        parts = [f"{name!r}{nearest(name, words)}" for name in unknown]
         super().__init__(
             f"{where} names layers that the model does not have: {', '.join(parts)}. "
             f"The model has {len(known)} quantizable layers, from {known[0]!r} to {known[-1]!r}."

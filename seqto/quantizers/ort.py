@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Literal
 
 import onnx
@@ -22,6 +23,9 @@ from seqto.types.storage import stored_bytes
 
 WEIGHT_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """The operations that can be layers."""
+
+_OPERATION = "op:"
+_PLACES = {"first": slice(1), "last": slice(-1, None)}
 
 _OVERHEAD = sys.getsizeof(b"")
 
@@ -70,17 +74,39 @@ def find_layers(
     layers = weight_layers(model, op_types)
     if not layers:
         raise ModelError(f"model {model.name!r} has no layer to quantize: {_why(model, op_types)}")
-    names = [layer.name for layer in layers]
-    unknown = [name for name in exclude if name not in names]
-    if unknown:
-        raise LayerError(unknown, names, "quantization.exclude")
-    chosen = tuple(layer for layer in layers if layer.name not in exclude)
+    never = never_quantized(layers, exclude)
+    chosen = tuple(layer for layer in layers if layer.name not in never)
     if not chosen:
         raise ModelError(
             f"model {model.name!r} has no layer left to quantize: quantization.exclude names all "
             f"{len(layers)} of them. Leave at least one out of it."
         )
     return chosen
+
+
+def never_quantized(layers: Sequence[Layer], exclude: Collection[str]) -> set[str]:
+    """Return the layers that `quantization.exclude` means, by name, pattern or such."""
+    matches = {word: _matching(word, layers) for word in exclude}
+    unknown = [word for word, found in matches.items() if not found]
+    if unknown:
+        operations = sorted({f"{_OPERATION}{layer.op_type}" for layer in layers})
+        names = [layer.name for layer in layers]
+        raise LayerError(unknown, names, "quantization.exclude", operations)
+    return {name for found in matches.values() for name in found}
+
+
+def _matching(word: str, layers: Sequence[Layer]) -> list[str]:
+    """Return the layers that one word of `quantization.exclude` means, in graph order."""
+    names = [layer.name for layer in layers]
+    # First, because a name may itself have the characters of a pattern, or be `first`.
+    if word in names:
+        return [word]
+    if word in _PLACES:
+        return names[_PLACES[word]]
+    if word.startswith(_OPERATION):
+        wanted = word.removeprefix(_OPERATION)
+        return [layer.name for layer in layers if layer.op_type == wanted]
+    return [name for name in names if fnmatchcase(name, word)]
 
 
 def _why(model: Model, op_types: Collection[str]) -> str:

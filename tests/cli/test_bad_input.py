@@ -37,6 +37,7 @@ KINDS = {
     "option": (["--foo"], "unrecognized arguments: --foo. See seqto --help"),
     "value of an option": (["--cfg", "jobs"], "'jobs'"),
     "preparation": (["quantization.exclude=[dense]"], "did you mean"),
+    "pattern": (["quantization.exclude=[/blocks/0/*,op:Gemm,first,last]"], "'/blocks/0/*'"),
 }
 
 
