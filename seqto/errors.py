@@ -20,7 +20,7 @@ SeqtoError
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class SeqtoError(Exception):
@@ -40,9 +40,16 @@ class ModelError(SeqtoError):
 class LayerError(ModelError):
     """A layer name that the model does not have."""
 
-    def __init__(self, unknown: Iterable[str], known: Iterable[str], where: str) -> None:
+    def __init__(
+        self,
+        unknown: Iterable[str],
+        known: Iterable[str],
+        where: str,
+        other_words: Iterable[str] = (),
+    ) -> None:
         known = list(known)
-        parts = [f"{name!r}{nearest(name, known)}" for name in unknown]
+        words = [*known, *other_words]
+        parts = [f"{name!r}{nearest(name, words)}" for name in unknown]
         super().__init__(
             f"{where} names layers that the model does not have: {', '.join(parts)}. "
             f"The model has {len(known)} quantizable layers, from {known[0]!r} to {known[-1]!r}."
@@ -110,6 +117,16 @@ class ConstraintError(StudyError):
 def reason(error: BaseException) -> str:
     """Return why something failed, for the record."""
     return f"{type(error).__name__}: {error}"
+
+
+def varying_output(shapes: Iterable[Sequence[int]], name: str = "") -> ModelError:
+    """Return the error of an output that has another number of entries for each input."""
+    seen = " and ".join(str(list(shape)) for shape in shapes)
+    return ModelError(
+        f"the model's first output{f' {name!r}' if name else ''} has another number of entries for "
+        f"each input (it has the shapes {seen}), so candidates cannot be compared yet. Export the "
+        "model without NonMaxSuppression, with the outputs before it."
+    )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

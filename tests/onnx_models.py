@@ -155,6 +155,26 @@ def gemm_model(*, bias: bool = True, **attributes: float) -> Model:
     return build(nodes, weights, {"x": [rows, columns]}, {"y": ["N", 4]}, name="gemm")
 
 
+def row_bias(*, shared: bool = False) -> Model:
+    """Return a Gemm `fc` of 6 to 4 features with a bias of shape [1, 4], and a Gemm `head`.
+
+    If it is shared, other nodes read the bias too, as a matrix and as a bias.
+    """
+    nodes = [
+        helper.make_node("Gemm", ["x", "w", "b"], ["g"], "fc"),
+        helper.make_node("Relu", ["g"], ["r"], "relu"),
+        helper.make_node("Gemm", ["r", "w2", "b"], ["y"], "head"),
+    ]
+    weights = [weight("w", 6, 4), weight("w2", 4, 4), weight("b", 1, 4)]
+    outputs: dict[str, Shape] = {"y": ["N", 4]}
+    if shared:
+        # Both fail, or give another shape, with a bias of shape [4].
+        nodes.append(helper.make_node("Concat", ["y", "b"], ["rows"], "concat", axis=0))
+        nodes.append(helper.make_node("Gemm", ["b", "w2", "b"], ["row"], "self"))
+        outputs |= {"rows": ["M", 4], "row": [1, 4]}
+    return build(nodes, weights, {"x": ["N", 6]}, outputs, name="row_bias")
+
+
 def matmul_add(shape: Shape = ("N", 6)) -> Model:
     """Return a MatMul `fc` and the Add `fc_add` of its bias, which ONNX Runtime makes a Gemm."""
     nodes = [

@@ -1,7 +1,7 @@
 """Brings published models into the form that quantizers need.
 
 Expects any ONNX model; the result has opset 13 or later, uniquely named nodes, constants and batch
-normalization folded, and the shapes of its activations inferred.
+normalization folded, flat biases, and the shapes of its activations inferred.
 """
 
 import contextlib
@@ -18,11 +18,13 @@ from google.protobuf.message import Message
 from onnx import helper, version_converter
 
 from seqto.errors import ModelError
+from seqto.graph.biases import flatten_biases
 from seqto.graph.files import Weights, save_hollow, stripped
 from seqto.graph.folding import folded
 from seqto.graph.links import Links
 from seqto.graph.load import first_line
 from seqto.graph.nodes import all_nodes, attribute, initializers, unused_name
+from seqto.graph.reasons import require_numbers
 from seqto.types import Model
 from seqto.types.storage import is_large
 
@@ -42,6 +44,7 @@ _ORT_WARNING, _ORT_ERROR = 2, 3
 
 def prepare(model: Model) -> Model:
     """Return the model ready to be quantized, the same bytes each time."""
+    require_numbers(model)
     proto, weights = stripped(model.proto)
     drop_constant_inputs(proto)
     # Before the conversion, so that numbers in names count the nodes of the user's file.
@@ -51,6 +54,7 @@ def prepare(model: Model) -> Model:
     optimized = _optimized(proto, weights, model.name)
     restore_names(optimized.graph, proto.graph)
     name_nodes(optimized.graph)
+    flatten_biases(optimized.graph)
     tidy(optimized)
     require_folded(optimized.graph, model.name)
     _check(optimized, model.name)

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from seqto.errors import varying_output
 from seqto.measuring.loss import loss_of
 from seqto.measuring.outputs import run_all
 from seqto.measuring.subject import Subject
@@ -27,6 +28,8 @@ def measure(
         latency = program.time(subject.example)
     finally:
         program.close()
+    if outputs.shape != subject.reference.shape:
+        raise varying_output([subject.reference.shape, outputs.shape])
     size = float(model.size)
     loss = loss_of(metric, subject.reference, outputs)
     low, high = wilson(loss, len(subject.samples))

@@ -5,6 +5,8 @@ from typing import Protocol
 
 import numpy as np
 
+from seqto.errors import varying_output
+
 FLOOR = 1e-7
 """The least probability of a class: below it float32 is too coarse, and int8 rounds to 0."""
 
@@ -95,6 +97,9 @@ class SquaredError:
 
 def _rows(outputs: Sequence[np.ndarray]) -> np.ndarray:
     """Return each sample's output as a row, in float64 to be precise for small harms."""
+    for each in outputs:
+        if each.shape != outputs[0].shape:
+            raise varying_output([outputs[0].shape, each.shape])
     return np.stack([np.asarray(each, np.float64).ravel() for each in outputs])
 
 

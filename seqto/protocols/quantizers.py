@@ -13,7 +13,7 @@ class Quantizer(Protocol):
     With every layer in float32 the outputs are bit-identical to the float model's. Layers in
     float32 keep their float weights, and no others do. Arguments are never changed.
 
-    A ModelError says `'<model>' has no layer to quantize`, and which operations it has. A
+    A ModelError says `'<model>' has no layer to quantize`, and why or which operations it has. A
     ConfigError says `quantization=<name> has no precision 'int7', which layer '<layer>' is to
     have`, and `Choose from ...`.
     """

@@ -10,13 +10,14 @@ from pydantic.dataclasses import dataclass
 
 from seqto.errors import QuantizationError
 from seqto.graph.files import compact
-from seqto.graph.layers import gemm_to_matmul
+from seqto.graph.layers import gemm_to_matmul, weight_layers
 from seqto.graph.weights import own_weights, store_into, stored_bytes
 from seqto.quantizers.known import Memory
 from seqto.quantizers.ort import (
     QUANT_TYPES,
     find_layers,
     in_precisions,
+    never_quantized,
     nodes_to_exclude,
     require_operations,
     require_precisions,
@@ -75,7 +76,7 @@ class DynamicQuantizer:
         """Return the model with Gemm as MatMul, and its layers."""
         # ORT would do this itself under another node name, and exclusions would miss it.
         prepared = with_shapes(gemm_to_matmul(model))
-        return prepared, find_layers(prepared, self._quantized_ops(), self.exclude)
+        return prepared, find_layers(prepared, self._quantized_ops(), self._exclude())
 
     def calibrate(self, model: Model, samples: Samples) -> Ranges:
         """Return no ranges: they are found during inference."""
@@ -91,7 +92,8 @@ class DynamicQuantizer:
         proto = model.copy_proto()
         # ORT would make all layers that share a weight read its quantized form.
         own_weights(proto, stored)
-        excluded = nodes_to_exclude(known.links(model), candidate, self.exclude)
+        never = known.once("never", lambda: self._never(known.model))
+        excluded = nodes_to_exclude(known.links(model), candidate, never)
         try:
             quantizer = ReusingONNXQuantizer(
                 known,
@@ -127,6 +129,13 @@ class DynamicQuantizer:
         # A channel has a scale of four bytes and a zero point of one or two.
         scales = outputs * 6 if self.per_channel and layer.op_type == "MatMul" else 0
         return outputs * values + scales + _INTEGER_BYTES
+
+    def _never(self, model: Model) -> set[str]:
+        return never_quantized(weight_layers(model, self._quantized_ops()), self._exclude())
+
+    def _exclude(self) -> list[str]:
+        # Every Gemm is a MatMul by now, as in op_types.
+        return ["op:MatMul" if word == "op:Gemm" else word for word in self.exclude]
 
     def _quantized_ops(self) -> list[str]:
         # Every Gemm is a MatMul by now, so Gemm in op_types means MatMul.

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Literal
 
 import onnx
@@ -15,12 +16,16 @@ from seqto.errors import ConfigError, LayerError, ModelError, nearest
 from seqto.graph.files import LARGE_TENSOR, changed
 from seqto.graph.layers import weight_layers
 from seqto.graph.links import Links
+from seqto.graph.reasons import why_no_layer
 from seqto.graph.regions import left_in_float
 from seqto.types import INT8, INT16, Candidate, Layer, Model
 from seqto.types.storage import stored_bytes
 
 WEIGHT_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 """The operations that can be layers."""
+
+_OPERATION = "op:"
+_PLACES = {"first": slice(1), "last": slice(-1, None)}
 
 _OVERHEAD = sys.getsizeof(b"")
 
@@ -67,25 +72,53 @@ def find_layers(
 ) -> tuple[Layer, ...]:
     """Return the layers that candidates choose from: all except those never to be quantized."""
     layers = weight_layers(model, op_types)
-    names = [layer.name for layer in layers]
-    unknown = [name for name in exclude if name not in names]
-    if unknown:
-        raise LayerError(unknown, names, "quantization.exclude")
-    chosen = tuple(layer for layer in layers if layer.name not in exclude)
-    if layers and not chosen:
+    if not layers:
+        raise ModelError(f"model {model.name!r} has no layer to quantize: {_why(model, op_types)}")
+    never = never_quantized(layers, exclude)
+    chosen = tuple(layer for layer in layers if layer.name not in never)
+    if not chosen:
         raise ModelError(
             f"model {model.name!r} has no layer left to quantize: quantization.exclude names all "
             f"{len(layers)} of them. Leave at least one out of it."
         )
-    if not chosen:
-        kinds = ", ".join(sorted(op_types))
-        present = ", ".join(sorted({node.op_type for node in model.proto.graph.node})) or "no nodes"
-        raise ModelError(
-            f"model {model.name!r} has no layer to quantize: none of its nodes is one of {kinds} "
-            f"with constant float weights (it has {present}). Choose another model, or check "
-            "quantization.op_types and quantization.exclude."
-        )
     return chosen
+
+
+def never_quantized(layers: Sequence[Layer], exclude: Collection[str]) -> set[str]:
+    """Return the layers that `quantization.exclude` means, by name, pattern or such."""
+    matches = {word: _matching(word, layers) for word in exclude}
+    unknown = [word for word, found in matches.items() if not found]
+    if unknown:
+        operations = sorted({f"{_OPERATION}{layer.op_type}" for layer in layers})
+        names = [layer.name for layer in layers]
+        raise LayerError(unknown, names, "quantization.exclude", operations)
+    return {name for found in matches.values() for name in found}
+
+
+def _matching(word: str, layers: Sequence[Layer]) -> list[str]:
+    """Return the layers that one word of `quantization.exclude` means, in graph order."""
+    names = [layer.name for layer in layers]
+    # First, because a name may itself have the characters of a pattern, or be `first`.
+    if word in names:
+        return [word]
+    if word in _PLACES:
+        return names[_PLACES[word]]
+    if word.startswith(_OPERATION):
+        wanted = word.removeprefix(_OPERATION)
+        return [layer.name for layer in layers if layer.op_type == wanted]
+    return [name for name in names if fnmatchcase(name, word)]
+
+
+def _why(model: Model, op_types: Collection[str]) -> str:
+    """Return why a model has no layer of these operations, and what to do."""
+    # Other operations may have layers: then those asked for are the reason.
+    reason = "" if weight_layers(model, WEIGHT_OPS) else why_no_layer(model, WEIGHT_OPS)
+    kinds = ", ".join(sorted(op_types))
+    present = ", ".join(sorted({node.op_type for node in model.proto.graph.node})) or "no nodes"
+    return reason or (
+        f"none of its nodes is one of {kinds} with constant float weights (it has {present}). "
+        "Choose another model, or check quantization.op_types and quantization.exclude."
+    )
 
 
 def require_precisions(candidate: Candidate, precisions: Collection[str], quantizer: str) -> None:

@@ -22,6 +22,7 @@ from pydantic.dataclasses import dataclass
 from seqto.errors import ConfigError, QuantizationError
 from seqto.graph.files import changed, compact, save_model
 from seqto.graph.float_layers import keep_in_float
+from seqto.graph.layers import weight_layers
 from seqto.graph.weights import INT4_OPSET, own_weights, store_into, stored_bytes
 from seqto.quantizers.known import Memory
 from seqto.quantizers.ort import (
@@ -30,6 +31,7 @@ from seqto.quantizers.ort import (
     IntegerType,
     find_layers,
     in_precisions,
+    never_quantized,
     nodes_to_exclude,
     require_operations,
     require_precisions,
@@ -112,7 +114,7 @@ class StaticQuantizer:
     def prepare(self, model: Model) -> tuple[Model, tuple[Layer, ...]]:
         """Return the model with shapes and the opset its types need, and its layers."""
         prepared = with_shapes(self._at_its_opset(model))
-        quantized = [op for op in WEIGHT_OPS if op in self._quantized_ops()]
+        quantized = self._layer_ops()
         if not quantized:
             raise ConfigError(
                 f"quantization.op_types={self.op_types} has no operation with weights: "
@@ -155,7 +157,8 @@ class StaticQuantizer:
         # ORT would make all layers that share a weight read its quantized form.
         own_weights(proto, stored)
         links = known.links(model)
-        excluded = nodes_to_exclude(links, candidate, self.exclude)
+        never = known.once("never", lambda: self._never(known.model))
+        excluded = nodes_to_exclude(links, candidate, never)
         try:
             quantizer = ReusingQDQQuantizer(
                 known,
@@ -202,6 +205,12 @@ class StaticQuantizer:
             return model
         # ORT would convert it as one message, for which it is too large.
         return Model(model.name, changed(model.proto, _with_wide_integers))
+
+    def _never(self, model: Model) -> set[str]:
+        return never_quantized(weight_layers(model, self._layer_ops()), self.exclude)
+
+    def _layer_ops(self) -> list[str]:
+        return [op for op in WEIGHT_OPS if op in self._quantized_ops()]
 
     def _quantized_ops(self) -> list[str]:
         # Sorted: ORT's own default is a set, whose order changes from process to process.

@@ -1,5 +1,6 @@
 """Bad input gets one clear line with the remedy, exit code 1, and leaves nothing behind."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from commands import Command, Result
 from mlflow.tracking import MlflowClient
 from onnx import helper
 from PIL import Image
+from refused_models import branched, detector, half, named_classes
 
 from seqto.tracking.stores import Store
 
@@ -35,6 +37,7 @@ KINDS = {
     "option": (["--foo"], "unrecognized arguments: --foo. See seqto --help"),
     "value of an option": (["--cfg", "jobs"], "'jobs'"),
     "preparation": (["quantization.exclude=[dense]"], "did you mean"),
+    "pattern": (["quantization.exclude=[/blocks/0/*,op:Gemm,first,last]"], "'/blocks/0/*'"),
 }
 
 
@@ -77,6 +80,25 @@ def test_model_without_a_quantizable_layer(seqto: Command, tmp_path: Path) -> No
     onnx.save(model, tmp_path / "relu.onnx")
     line = complaint(seqto("model=local", "model.path=relu.onnx", "-m"))
     assert "has no layer to quantize" in line and "it has Relu" in line
+
+
+REFUSED = {
+    "detector": (detector, "'selected' has another number of entries for each input"),
+    "text": (named_classes, "'label' is made of strings"),
+    "float16": (half, "float16 already. Export it in float32"),
+    "branches": (branched, "inside the branches of If"),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_model_that_cannot_be_studied(seqto: Command, tmp_path: Path, kind: str) -> None:
+    make, words = REFUSED[kind]
+    (tmp_path / "model.onnx").write_bytes(make().to_bytes())
+    result = seqto("model=local", "model.path=model.onnx", "dataset=random", "-m")
+    # The noise is announced in a line before it.
+    line = complaint(replace(result, err=result.err.strip().splitlines()[-1]))
+    assert words in line and "Export" in line
+    assert "unexpected" not in result.err
 
 
 def test_images_for_a_model_of_another_shape(seqto: Command, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from onnx_models import (
     old_model,
     op_types,
     residual,
+    row_bias,
     run,
     unnamed,
     weight,
@@ -34,7 +35,7 @@ from seqto.graph.prepare import name_nodes, prepare, require_folded
 from seqto.types import Model
 
 ANY_MODEL = pytest.mark.parametrize(
-    "make", [conv_bn_relu, residual, old_model, unnamed, gemm_model, matmul_add]
+    "make", [conv_bn_relu, residual, old_model, unnamed, gemm_model, matmul_add, row_bias]
 )
 
 

@@ -12,7 +12,7 @@ from quantizable_models import random_samples, unsteady
 from suite_quantizers import Prepared
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
-from seqto.errors import DeviceError
+from seqto.errors import DeviceError, ModelError
 from seqto.graph.prepare import prepare
 from seqto.measuring.evaluate import measure, undone
 from seqto.measuring.outputs import run_all
@@ -140,6 +140,11 @@ def test_a_single_output_that_is_not_finite_is_an_error(operation: str) -> None:
     rows[3] = 1000 * np.random.RandomState(0).randn(6)
     with pytest.raises(DeviceError, match="not finite"):
         run_all(program, Samples({"x": rows}, tuple("abcd")), 2)
+
+
+def test_outputs_of_another_shape_than_the_float_models_are_an_error(subject: Subject) -> None:
+    with pytest.raises(ModelError, match=r"shapes \[40, 10\] and \[40, 9\]"):
+        measure(subject.model, subject, DEVICE, Top1Agreement(), subject.reference[:, :9])
 
 
 def test_a_program_is_closed_whatever_happens(subject: Subject) -> None:

@@ -11,12 +11,13 @@ from omegaconf import OmegaConf
 from onnx_models import residual, run
 from pydantic.dataclasses import dataclass
 from quantizable_models import RandomDataset, attention, shared_weight, with_batch
+from refused_models import detector
 
 from seqto.cli.candidate_command import chosen_candidate
 from seqto.config.build import Context
 from seqto.config.paths import CONF
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, OnnxRuntimeProgram
-from seqto.errors import DatasetError
+from seqto.errors import DatasetError, ModelError
 from seqto.graph.prepare import prepare
 from seqto.measuring.evaluate import float_latency
 from seqto.measuring.parts import Parts
@@ -132,6 +133,15 @@ def test_subject_is_all_that_candidates_share(path: Path, workspace: Workspace) 
         "size_bytes": path.stat().st_size,
         "accuracy": accuracy(subject.reference, subject.samples.labels),
     }
+
+
+def test_outputs_that_cannot_be_compared_are_refused_before_calibration(
+    path: Path, workspace: Workspace
+) -> None:
+    path.write_bytes(detector().to_bytes())
+    with pytest.raises(ModelError, match="'selected' has another number of entries"):
+        prepare_subject(parts(path), workspace)
+    assert CALLS == ["load"]
 
 
 def test_ranges_come_from_the_calibration_split(path: Path, workspace: Workspace) -> None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from seqto.errors import ModelError
 from seqto.metrics.harm import FLOOR, UNUSABLE, harm_to
 
 DRAW = np.random.RandomState(0)
@@ -88,3 +89,8 @@ def test_constant_outputs_have_no_variance_to_share() -> None:
 def test_classes_may_stand_in_a_tiny_image() -> None:
     harm = harm_to(list(DRAW.randn(3, 1, 10, 1, 1)))
     assert harm.name == "kl"
+
+
+def test_outputs_of_several_shapes_are_one_clear_error() -> None:
+    with pytest.raises(ModelError, match=r"shapes \[3, 4\] and \[2, 4\]"):
+        harm_to([np.zeros((3, 4)), np.zeros((2, 4))])

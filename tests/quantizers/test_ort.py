@@ -2,11 +2,13 @@
 
 import pytest
 from onnx_models import residual
-from quantizable_models import mobile, weightless
+from quantizable_models import mobile, random_samples, weightless
+from suite_quantizers import Prepared
 
 from seqto.errors import ConfigError, LayerError, ModelError
 from seqto.graph.links import Links
 from seqto.graph.prepare import prepare
+from seqto.graph.quantized import quantized_nodes
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.ort import (
     find_layers,
@@ -37,6 +39,71 @@ def test_layers_are_of_the_operations_asked_for() -> None:
 def test_layers_never_to_quantize_are_left_out() -> None:
     layers = find_layers(prepare(residual()), ["Conv", "Gemm"], ["right", "stem"])
     assert [layer.name for layer in layers] == ["left", "head"]
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        (["first"], ["left", "right", "head"]),
+        (["last"], ["stem", "left", "right"]),
+        (["first", "last", "stem"], ["left", "right"]),
+        (["op:Gemm"], ["stem", "left", "right"]),
+        (["op:Conv"], ["head"]),
+        (["*t"], ["stem", "head"]),
+        (["?e[fa]*"], ["stem", "right"]),
+        (["[!s]*"], ["stem"]),
+        (["r*", "op:Gemm", "first"], ["left"]),
+    ],
+)
+def test_layers_may_be_excluded_by_pattern_operation_and_place(
+    words: list[str], left: list[str]
+) -> None:
+    layers = find_layers(prepare(residual()), ["Conv", "Gemm"], words)
+    assert [layer.name for layer in layers] == left
+
+
+@pytest.mark.parametrize("name", ["l[ae]*", "first", "last", "op:Conv", "*"])
+def test_a_layer_of_this_very_name_goes_before_what_the_word_means(name: str) -> None:
+    model = prepare(residual())
+    model.proto.graph.node[2].name = name
+    layers = find_layers(model, ["Conv", "Gemm"], [name])
+    assert [layer.name for layer in layers] == ["stem", "right", "head"]
+
+
+@EACH
+def test_excluded_by_words_stays_float_in_every_candidate(quantizer: type) -> None:
+    floating, samples = prepare(residual()), random_samples(prepare(residual()))
+    by_word = Prepared(quantizer(exclude=["le*", "last"]), floating, samples)
+    by_name = Prepared(quantizer(exclude=["left", "head"]), floating, samples)
+    assert by_word.names == by_name.names == ["stem", "right"]
+    for excluded in ([], ["stem"], ["stem", "right"]):
+        quantized = by_word.excluding(*excluded)
+        assert quantized.to_bytes() == by_name.excluding(*excluded).to_bytes()
+
+
+@EACH
+def test_excluded_operation_is_the_one_of_the_users_model(quantizer: type) -> None:
+    floating = prepare(residual())
+    prepared = Prepared(quantizer(exclude=["op:Gemm"]), floating, random_samples(floating))
+    assert prepared.names == ["stem", "left", "right"]
+    assert "head" not in quantized_nodes(prepared.excluding())
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("STEM*", "'STEM*'"),
+        ("rihgt*", "'rihgt*' (did you mean 'right'?)"),
+        ("op:Cnov", "'op:Cnov' (did you mean 'op:Conv'"),
+    ],
+)
+def test_words_that_match_nothing_are_an_error(quantizer: type, word: str, hint: str) -> None:
+    with pytest.raises(LayerError) as caught:
+        quantizer(exclude=["first", word]).prepare(prepare(residual()))
+    message = str(caught.value)
+    assert hint in message and "'first'" not in message
+    assert "4 quantizable layers, from 'stem' to 'head'" in message
 
 
 @EACH

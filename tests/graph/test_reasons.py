@@ -1,0 +1,88 @@
+"""A model that cannot be studied is refused with the reason and a remedy."""
+
+import pytest
+from onnx_models import residual
+from refused_models import branched, half, in_a_list, named_classes, quantized
+
+from seqto.errors import ModelError
+from seqto.graph.prepare import prepare
+from seqto.graph.reasons import require_numbers
+from seqto.protocols import Quantizer
+from seqto.quantizers.auto import AutoQuantizer
+from seqto.quantizers.dynamic import DynamicQuantizer
+from seqto.quantizers.static import StaticQuantizer
+from seqto.quantizers.weight_only import WeightOnlyQuantizer
+from seqto.types import Model
+
+EACH = pytest.mark.parametrize(
+    "quantizer", [AutoQuantizer, StaticQuantizer, DynamicQuantizer, WeightOnlyQuantizer]
+)
+
+
+def refusal(model: Model, quantizer: Quantizer) -> str:
+    """Return the one line with which the model is refused."""
+    with pytest.raises(ModelError) as caught:
+        quantizer.prepare(prepare(model))
+    message = str(caught.value)
+    assert "\n" not in message
+    return message.removeprefix(f"model {model.name!r} has no layer to quantize: ")
+
+
+@EACH
+def test_float16(quantizer: type) -> None:
+    expected = "its 4 layers are float16 already. Export it in float32."
+    assert refusal(half(), quantizer()) == expected
+
+
+@EACH
+@pytest.mark.parametrize(
+    ("made_by", "operations"),
+    [
+        (StaticQuantizer, "DequantizeLinear, QuantizeLinear"),
+        (DynamicQuantizer, "ConvInteger, DynamicQuantizeLinear, MatMulInteger"),
+    ],
+)
+def test_quantized_already(quantizer: type, made_by: type, operations: str) -> None:
+    assert refusal(quantized(made_by()), quantizer()) == (
+        f"it is quantized already (it has {operations}). Give the float model that it was made of."
+    )
+
+
+@EACH
+@pytest.mark.parametrize("nested", [False, True])
+def test_layers_inside_branches(quantizer: type, nested: bool) -> None:
+    assert refusal(branched(nested=nested), quantizer()) == (
+        "its 2 layers are inside the branches of If, which cannot be quantized. "
+        "Export it without control flow."
+    )
+
+
+def test_operations_that_were_not_asked_for_are_no_reason() -> None:
+    message = refusal(residual(), StaticQuantizer(op_types=["ConvTranspose"]))
+    assert message.startswith("none of its nodes is one of ConvTranspose")
+
+
+def test_the_reason_comes_before_names_to_exclude() -> None:
+    assert "float16" in refusal(half(), StaticQuantizer(exclude=["stem"]))
+
+
+def test_text_as_first_output() -> None:
+    with pytest.raises(ModelError) as caught:
+        prepare(named_classes())
+    assert str(caught.value) == (
+        "model 'named_classes' cannot be compared with its candidates: its first output 'label' is "
+        "made of strings. Export it with numbers as its first output, 'scores' for example."
+    )
+
+
+def test_sequence_as_only_output() -> None:
+    with pytest.raises(ModelError, match="'list' is made of sequences.*as its first output.$"):
+        prepare(in_a_list())
+
+
+def test_numbers_first_are_enough() -> None:
+    model = named_classes()
+    label, scores = model.proto.graph.output
+    del model.proto.graph.output[:]
+    model.proto.graph.output.extend([scores, label])
+    require_numbers(model)
