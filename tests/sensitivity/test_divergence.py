@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from quantizable_models import CHAIN, mobile, random_samples, spiked_chain, spiked_samples
 from suite_quantizers import Prepared, prepared_residual
 from suite_sensitivities import SensitivitySuite, scores_of
+from transformer_models import vit
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.errors import SeqtoError
@@ -21,7 +22,7 @@ from seqto.metrics.harm import harm_to
 from seqto.protocols import Quantizer
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
-from seqto.sensitivity import prefixes
+from seqto.sensitivity import float_prefixes
 from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.sensitivity.stability import stability
 from seqto.types import Candidate, LayerScore, Model, Samples
@@ -85,7 +86,11 @@ def chain_of_heads() -> Model:
 
 
 @pytest.mark.parametrize("quantizer", QUANTIZERS)
-@pytest.mark.parametrize("model", [residual(), mobile(), chain_of_heads()], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "model",
+    [residual(), mobile(), chain_of_heads(), vit(), vit(like_bert=True)],
+    ids=["residual", "mobile", "heads", "vit", "like_bert"],
+)
 def test_costs_are_those_of_whole_models(model: Model, quantizer: type) -> None:
     prepared = prepared_of(model, quantizer())
     found = costs(scores_of(DivergenceSensitivity(enough=None), prepared))
@@ -99,7 +104,7 @@ def test_little_memory_gives_the_same_costs(limit: int, monkeypatch: pytest.Monk
     prepared = prepared_of(mobile(), StaticQuantizer())
     wanted = costs(scores_of(DivergenceSensitivity(enough=None), prepared))
     # Activations of a cut are forgotten when others come, and computed again.
-    monkeypatch.setattr(prefixes, "MEMORY_LIMIT", limit)
+    monkeypatch.setattr(float_prefixes, "MEMORY_LIMIT", limit)
     assert costs(scores_of(DivergenceSensitivity(enough=None), prepared)) == pytest.approx(
         wanted, rel=0.02
     )
