@@ -23,7 +23,7 @@ from seqto.graph.files import Weights, save_hollow, stripped
 from seqto.graph.folding import folded
 from seqto.graph.links import Links
 from seqto.graph.load import first_line
-from seqto.graph.nodes import all_nodes, attribute, initializers, unused_name
+from seqto.graph.nodes import all_nodes, attribute, initializers, tensor_names, unused_name
 from seqto.graph.reasons import require_numbers
 from seqto.types import Model
 from seqto.types.storage import is_large
@@ -33,6 +33,7 @@ MINIMUM_OPSET = 13
 
 _DEFAULT_DOMAINS = ("", "ai.onnx")
 _FUSION_SUFFIX = re.compile(r"/(MatMulAdd|GemmTranspose|GemmSum)Fusion/?(_token_\d+)?$")
+_GEMM_RESHAPE = re.compile(r"gemm_(input|output)_(re)?shape(_|$)")
 _MATMUL_BN_WEIGHT = "MatMulBnFusion_GemmB_"
 _ORT_NOISE = re.compile(
     r"\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from \S+ failed: ?"
@@ -51,8 +52,10 @@ def prepare(model: Model) -> Model:
     name_nodes(proto.graph)
     proto = _at_least(proto, MINIMUM_OPSET, model.name)
     name_nodes(proto.graph)
+    free_fusion_names(proto.graph)
     optimized = _optimized(proto, weights, model.name)
     restore_names(optimized.graph, proto.graph)
+    free_fusion_names(optimized.graph)
     name_nodes(optimized.graph)
     flatten_biases(optimized.graph)
     tidy(optimized)
@@ -94,6 +97,26 @@ def restore_names(graph: onnx.GraphProto, original: onnx.GraphProto) -> None:
         if before in free:
             node.name = before
             free.remove(before)
+
+
+def free_fusion_names(graph: onnx.GraphProto) -> None:
+    """Rename the Reshapes around fused Gemms, and their shapes, which ONNX Runtime named.
+
+    When it fuses a MatMul and its Add in a session, it does not check whether a constant has the
+    name already that it gives to the new shape, and then the session does not load.
+    """
+    taken = tensor_names(graph) | {node.name for node in graph.node}
+    outputs = {each.name for each in graph.output}
+    renamed: dict[str, str] = {}
+    for each in (*graph.initializer, *graph.node):
+        if _GEMM_RESHAPE.match(each.name) and each.name not in outputs:
+            free = unused_name(f"prepared_{each.name}", taken)
+            if isinstance(each, onnx.TensorProto):
+                renamed[each.name] = free
+            each.name = free
+            taken.add(free)
+    for node in all_nodes(graph):
+        node.input[:] = [renamed.get(name, name) for name in node.input]
 
 
 def tidy(proto: onnx.ModelProto) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,8 @@ from seqto.graph.steps import Step
 from seqto.measuring.outputs import outputs_of
 from seqto.protocols import Device
 from seqto.types import Arrays, Model, Samples
+
+_log = logging.getLogger(__name__)
 
 MEMORY_LIMIT = 128 * 2**20
 """Bytes of activations to keep at a time; twice as many save nothing on EfficientNet-Lite0."""
@@ -76,7 +79,8 @@ class SharedRuns:
             return self._whole(index)
         try:
             outputs = self._in_parts(index, start, cuts)
-        except DeviceError:
+        except DeviceError as error:
+            _log.info("A candidate runs as a whole because a part of it fails: %s", error)
             # The whole model may still run, or it fails with its own error.
             return self._whole(index)
         return outputs if np.isfinite(outputs).all() else self._whole(index)

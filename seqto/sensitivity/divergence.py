@@ -1,5 +1,6 @@
 """What quantizing one layer alone does to the model's output."""
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Annotated
@@ -8,6 +9,7 @@ import numpy as np
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
+from seqto.errors import DeviceError
 from seqto.metrics.harm import OutputHarm, harm_to
 from seqto.protocols import Quantizer
 from seqto.sensitivity.float_prefixes import SharedPrefixes
@@ -23,6 +25,8 @@ from seqto.types import (
     Ranges,
     Samples,
 )
+
+_log = logging.getLogger(__name__)
 
 _FEW = 2
 """How many samples show whether a precision does any harm worth measuring."""
@@ -58,7 +62,10 @@ class DivergenceSensitivity:
     ) -> tuple[LayerScore, ...]:
         """Return the layers' scores, the most sensitive layer first."""
         runs = SharedPrefixes(model, list(samples.first_batches(self.samples)))
-        harm = harm_to(list(runs.reference()))
+        reference = list(runs.reference())
+        harm = harm_to(reference)
+        worst = harm.per_sample([np.full_like(each, np.nan) for each in reference])
+        ruined: set[tuple[str, str]] = set()
         found: dict[str, dict[str, np.ndarray]] = {layer.name: {} for layer in layers}
 
         def outputs(layer: Layer, precision: str) -> Iterator[np.ndarray]:
@@ -68,11 +75,19 @@ class DivergenceSensitivity:
         for layer in layers:
             ranking: np.ndarray | None = None
             for precision in self._measured():
-                each = _harm_of(outputs(layer, precision), harm, ranking, self.enough)
+                try:
+                    each = _harm_of(outputs(layer, precision), harm, ranking, self.enough)
+                except DeviceError as error:
+                    _log.warning(
+                        "Layer %s counts as ruined in %s: %s", layer.name, precision, error
+                    )
+                    ruined.add((layer.name, precision))
+                    each = worst
                 found[layer.name][precision] = each
                 ranking = each if ranking is None else ranking
         for layer, precision in self._unsettled(layers, found):
-            found[layer.name][precision] = harm.per_sample(list(outputs(layer, precision)))
+            if (layer.name, precision) not in ruined:
+                found[layer.name][precision] = harm.per_sample(list(outputs(layer, precision)))
         return self._ranking(layers, found, harm.name)
 
     def _unsettled(

@@ -1,13 +1,18 @@
 """Cheap runs of many models that each differ from a float model in a few nodes."""
 
-from collections.abc import Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
+from seqto.errors import DeviceError
 from seqto.graph.segments import Cut, changed_part, changed_span, find_cuts, part
 from seqto.graph.steps import Step
 from seqto.types import Arrays, Model
+
+_log = logging.getLogger(__name__)
 
 MEMORY_LIMIT = 128 * 2**20
 """How many bytes of activations are kept at most."""
@@ -37,13 +42,40 @@ class SharedPrefixes:
         self._kept: dict[Cut, Sequence[Arrays]] = {self._cuts[0]: inputs}
         self._suffixes: dict[Cut, Step] = {}
         self._batch = len(next(iter(inputs[0].values())))
+        self._refused = False
 
     def reference(self) -> Iterator[np.ndarray]:
         """Yield the float model's first output for each sample."""
-        return self._finish(self._cuts[0], self._step(self._cuts[0], self._cuts[-1]))
+        first, last = self._cuts[0], self._cuts[-1]
+        return self._or_whole(self._model, lambda: self._finish(first, self._step(first, last)))
 
     def outputs(self, changed: Model) -> Iterator[np.ndarray]:
-        """Yield the changed model's first output for each sample, computed when it is asked for."""
+        """Yield the changed model's first output for each sample, computed when it is asked for.
+
+        If a part does not load or run, the whole model is run; its error is raised.
+        """
+        return self._or_whole(changed, lambda: self._in_parts(changed))
+
+    def _or_whole(
+        self, model: Model, parts: Callable[[], Iterator[np.ndarray]]
+    ) -> Iterator[np.ndarray]:
+        done = 0
+        try:
+            for output in parts():
+                yield output
+                done += 1
+        except DeviceError as error:
+            if not self._refused:
+                _log.warning("Layers are ranked by whole models where a part fails: %s", error)
+            self._refused = True
+            yield from islice(self._whole(model), done, None)
+
+    def _whole(self, model: Model) -> Iterator[np.ndarray]:
+        program = self._device.load(model)
+        for inputs in self._kept[self._cuts[0]]:
+            yield from self._samples(program.run(inputs)[0])
+
+    def _in_parts(self, changed: Model) -> Iterator[np.ndarray]:
         span = changed_span(self._model, changed)
         start = [cut for cut in self._cuts if cut.position <= span.first][-1]
         end = next(cut for cut in self._cuts if cut.position >= span.last)

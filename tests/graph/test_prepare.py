@@ -27,6 +27,7 @@ from onnx_models import (
     weight,
 )
 from real_data import EFFICIENTNET_LITE0, requires_real_data
+from transformer_models import vit
 
 from seqto.errors import ModelError
 from seqto.graph.layers import weight_layers
@@ -153,6 +154,19 @@ def test_other_fusions_give_the_name_back(types, fused) -> None:
     positive = [numpy_helper.from_array(np.full(4, 0.7, np.float32), name) for name in more]
     model = build(nodes, [weight("w", 6, 4), *positive], {"x": ["N", 6]}, {"y": ["N", 4]})
     assert [(n.name, n.op_type) for n in prepare(model).proto.graph.node] == [("fc", fused)]
+
+
+def test_names_that_a_session_gives_to_fused_layers_are_free() -> None:
+    # Its own optimized model has the names that ONNX Runtime gives again when it fuses more.
+    once = prepare(vit(like_bert=True))
+    twice = prepare(once)
+    for model in (once, twice):
+        names = [*node_names(model), *(each.name for each in model.proto.graph.initializer)]
+        assert any(name.startswith("prepared_gemm_") for name in names), "or this is no test"
+        assert not any(name.startswith("gemm_") for name in names)
+        assert len(set(names)) == len(names)
+    inputs = feeds(once, 1)
+    np.testing.assert_array_equal(run(twice, inputs)[0], run(once, inputs)[0])
 
 
 def test_weights_in_constant_nodes_become_initializers() -> None:

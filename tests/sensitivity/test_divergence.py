@@ -13,11 +13,12 @@ from pydantic import ValidationError
 from quantizable_models import CHAIN, mobile, random_samples, spiked_chain, spiked_samples
 from suite_quantizers import Prepared, prepared_residual
 from suite_sensitivities import SensitivitySuite, scores_of
+from transformer_models import vit
 
-from seqto.devices.onnxruntime import OnnxRuntimeDevice
-from seqto.errors import SeqtoError
+from seqto.devices.onnxruntime import OnnxRuntimeDevice, OnnxRuntimeProgram
+from seqto.errors import DeviceError, SeqtoError
 from seqto.graph.prepare import prepare
-from seqto.metrics.harm import harm_to
+from seqto.metrics.harm import FLOOR, harm_to
 from seqto.protocols import Quantizer
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
@@ -85,7 +86,11 @@ def chain_of_heads() -> Model:
 
 
 @pytest.mark.parametrize("quantizer", QUANTIZERS)
-@pytest.mark.parametrize("model", [residual(), mobile(), chain_of_heads()], ids=lambda m: m.name)
+@pytest.mark.parametrize(
+    "model",
+    [residual(), mobile(), chain_of_heads(), vit(), vit(like_bert=True)],
+    ids=["residual", "mobile", "heads", "vit", "like_bert"],
+)
 def test_costs_are_those_of_whole_models(model: Model, quantizer: type) -> None:
     prepared = prepared_of(model, quantizer())
     found = costs(scores_of(DivergenceSensitivity(enough=None), prepared))
@@ -221,3 +226,39 @@ def test_only_layers_that_do_much_of_the_harm_are_measured_on_all_samples() -> N
     for name, cost in quick.items():
         assert cost == pytest.approx(whole[name] if name in much else few[name])
         assert whole[name] != pytest.approx(few[name])
+
+
+class Refusing(OnnxRuntimeDevice):
+    """A CPU that refuses cut parts of models, and models in which a layer is quantized."""
+
+    layer = ""
+
+    def load_here(self, model: Model) -> OnnxRuntimeProgram:
+        graph = model.proto.graph
+        inputs, outputs = graph.input[0].name, graph.output[0].name
+        quantized = any(each.name == f"{self.layer}_w_quantized" for each in graph.initializer)
+        if (inputs, outputs) != ("x", "y") or quantized:
+            raise DeviceError("refused")
+        return super().load_here(model)
+
+
+def test_where_parts_are_refused_whole_models_give_the_same_costs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    prepared = prepared_of(chain_of_heads(), StaticQuantizer())
+    monkeypatch.setattr(float_prefixes, "OnnxRuntimeDevice", Refusing)
+    found = costs(scores_of(DivergenceSensitivity(enough=None), prepared))
+    assert found == pytest.approx(naive_costs(prepared), rel=0.02, abs=1e-9)
+    assert len([each for each in caplog.messages if "where a part fails" in each]) == 1
+
+
+def test_a_layer_that_cannot_be_loaded_is_ruined_and_the_others_are_ranked(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    prepared = prepared_of(chain_of_heads(), StaticQuantizer())
+    monkeypatch.setattr(Refusing, "layer", "stem")
+    monkeypatch.setattr(float_prefixes, "OnnxRuntimeDevice", Refusing)
+    found = costs(scores_of(DivergenceSensitivity(), prepared))
+    assert found["stem"] == pytest.approx(-np.log(FLOOR))
+    assert found["body"] < 1
+    assert len([each for each in caplog.messages if "Layer stem counts as ruined" in each]) == 1
