@@ -1,7 +1,6 @@
 """From the keywords of a Python call to the words of a command line, plus objects."""
 
 import inspect
-import re
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,12 +16,15 @@ from seqto.errors import ConfigError, nearest
 from seqto.figures.table import limited
 from seqto.metrics.function import FunctionMetric
 from seqto.protocols import Device, Metric, Quantizer, Search, Sensitivity, Tracker
+from seqto.report.commands import root
+
+_LIMITS = [f"max_{figure}" for figure in limited()]
 
 KEYS = {
     "precisions": "precisions",
     "evaluations": "search.evaluations",
     "objectives": "objectives",
-    **{f"max_{figure}": f"constraint.max_{figure}" for figure in limited()},
+    **{name: f"constraint.{name}" for name in _LIMITS},
     "calibration_size": "dataset.calibration_size",
     "evaluation_size": "dataset.evaluation_size",
     "name": "model.name",
@@ -36,7 +38,6 @@ _IN_MEMORY = "memory"
 _ARGUMENTS = {"model": "a model", "dataset": "samples"}
 _NAMED = {name for name in known_choices("model") if name not in ("local", _IN_MEMORY)}
 """Models by name: their configs say how images become inputs, and which data they need."""
-_LIMITS = {f"max_{figure}" for figure in limited()}
 _SAMPLES = (
     "give an array, a dict of arrays by input name, an iterable of samples, or the path of a "
     "folder of images or of a .npz file."
@@ -94,8 +95,7 @@ class Call:
 
 def _split(text: str) -> tuple[str, str]:
     """Return the group or key at the top of a word, and its choice if it makes one."""
-    key, _, value = text.lstrip("+~").partition("=")
-    group = re.split(r"[.@]", key, maxsplit=1)[0]
+    group, (key, _, value) = root(text), text.lstrip("+~").partition("=")
     return group, value if key == group else ""
 
 
@@ -109,8 +109,8 @@ def call_of(
     unknown: Mapping[str, Any],
 ) -> Call:
     """Return what the arguments of this function ask for; None means not given."""
-    known = {name for name, each in inspect.signature(function).parameters.items()} - {"unknown"}
-    limits = _LIMITS if "max_accuracy_loss" in known else set()
+    known = set(inspect.signature(function).parameters) - {"unknown"}
+    limits = set(_LIMITS) if "max_accuracy_loss" in known else set()
     _refuse_unknown([name for name in unknown if name not in limits], known | limits)
     words = _words(overrides)
     call = Call()
@@ -156,7 +156,7 @@ def _take_model(call: Call, model: Any) -> None:
 def _take_samples(call: Call, samples: Any, labels: Any, words: Sequence[str]) -> None:
     if samples is None:
         # A named model, or a word, brings a dataset along.
-        chosen = any(_split(each)[0] in ("dataset", "model") for each in words)
+        chosen = any(root(each) in ("dataset", "model") for each in words)
         if not chosen and not any(_split(each)[1] in _NAMED for each in call.words):
             raise ConfigError(f"samples are missing: {_SAMPLES}")
     elif hasattr(samples, "load") and hasattr(samples, "chunk_size"):
@@ -187,7 +187,7 @@ def _check_preprocess(call: Call, given: Any, words: Sequence[str]) -> None:
         raise ConfigError("preprocess has no effect here: it is for folders of images.")
     images = "dataset=images" in call.words
     named = any(group == "model" and choice in _NAMED for group, choice in map(_split, call.words))
-    said = given is not None or any(_split(each)[0] == "preprocess" for each in words)
+    said = given is not None or any(root(each) == "preprocess" for each in words)
     if images and not said and not named:
         raise ConfigError(
             "a folder of images needs preprocess=, which says how they become inputs: "

@@ -68,8 +68,6 @@ class Finished:
     study: Study
     outcome: Outcome
     environment: Mapping[str, str]
-    exclusions: Mapping[str, Any] | None
-    """What was learned about the device's limits."""
 
 
 def run_config(
@@ -116,8 +114,7 @@ def run_config(
         outcome = run_study(
             study, measure, display.advance, publish, _yaml(config, given), overrides
         )
-    exclusions = tracker.read_document(outcome.record.id, DOCUMENT)
-    return Finished(study, outcome, environment, exclusions)
+    return Finished(study, outcome, environment)
 
 
 def _in_jobs(launch: JobLaunch, study: Study) -> Launch:

@@ -26,6 +26,8 @@ from seqto.errors import ConfigError, TrackingError
 from seqto.measuring.choice import checked, excluding, mixed
 from seqto.measuring.subject import rank_layers
 from seqto.protocols import Device, Metric, Quantizer, Search, Sensitivity, Tracker
+from seqto.report.commands import root
+from seqto.study.device_limits import DOCUMENT
 from seqto.tracking.memory import MemoryTracker
 
 if TYPE_CHECKING:
@@ -145,7 +147,7 @@ def tune(
         finished.outcome.front,
         Rebuild(study.parts.quantizer, study.subject.model, study.subject.ranges),
         finished.environment,
-        finished.exclusions,
+        study.tracker.read_document(record.id, DOCUMENT),
         None if tracking is None else study.tracker.address(record.id).url,
     )
 
@@ -201,7 +203,7 @@ def rank(
     }
     with complaints():
         call = call_of(rank, model, samples, labels, keywords, overrides, unknown)
-        context = _context(call, MemoryTracker())
+        context = _context(call, call.config(), MemoryTracker())
         scores = rank_layers(context.parts, context.subject, context.workspace)
     rows = [
         {
@@ -276,8 +278,9 @@ def quantize(
     }
     with complaints():
         call = call_of(quantize, model, samples, labels, keywords, overrides, unknown)
-        _refuse_keys(call.config(), tracking)
-        context = _context(call, _tracker(tracking, call))
+        config = call.config()
+        _refuse_keys(config, tracking)
+        context = _context(call, config, _tracker(tracking, call))
         parts, subject = context.parts, context.subject
         if precisions is None:
             chosen = excluding([] if excluded is None else excluded, subject)
@@ -333,15 +336,14 @@ def _tracker(tracking: str | Tracker | None, call: Call) -> Tracker | None:
         from seqto.tracking.mlflow import MlflowTracker
 
         return MlflowTracker(uri=tracking)
-    if any(word.lstrip("+~").startswith("tracking") for word in call.words):
+    if any(root(word) == "tracking" for word in call.words):
         return None
     from seqto.tracking.ambient import ambient_tracker
 
     return ambient_tracker()
 
 
-def _context(call: Call, tracker: Tracker | None) -> Context:
-    config = call.config()
+def _context(call: Call, config: DictConfig, tracker: Tracker | None) -> Context:
     given = call.given(config, tracker)
     contact_tracker(config, given)
     fetch_model(config, given)

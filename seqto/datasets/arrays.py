@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import ConfigDict, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from seqto.datasets.draw import Draw, split_arrays
+from seqto.datasets.draw import Draw, split_drawn
 from seqto.datasets.fit import as_wanted, check_fits
 from seqto.errors import DatasetError
 from seqto.types import Arrays, Splits, TensorSpec
@@ -45,13 +45,7 @@ class ArrayFile:
         total = common_length(arrays, labels, self.path)
         draw = Draw(self.calibration_size, self.evaluation_size, self.seed, self.path)
         drawn = draw.of(total, lambda index: row_digest(arrays, index))
-        order = list(drawn.values())
-        return split_arrays(
-            {name: array[order] for name, array in arrays.items()},
-            None if labels is None else labels[order],
-            drawn,
-            self.calibration_size,
-        )
+        return split_drawn(arrays, labels, drawn, self.calibration_size)
 
 
 def row_digest(arrays: Arrays, index: int) -> str:

@@ -61,6 +61,15 @@ class Draw:
             )
 
 
+def split_drawn(
+    inputs: Arrays, labels: np.ndarray | None, drawn: Drawn, calibration_size: int
+) -> Splits:
+    """Return the splits of the drawn samples, taken from arrays of the whole pool."""
+    order = list(drawn.values())
+    taken = {name: array[order] for name, array in inputs.items()}
+    return split_arrays(taken, None if labels is None else labels[order], drawn, calibration_size)
+
+
 def split_arrays(
     inputs: Arrays, labels: np.ndarray | None, drawn: Drawn, calibration_size: int
 ) -> Splits:

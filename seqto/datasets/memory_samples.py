@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from seqto.datasets.arrays import common_length, named, row_digest
-from seqto.datasets.draw import Draw, split_arrays
+from seqto.datasets.draw import Draw, split_drawn
 from seqto.datasets.fit import as_wanted, check_fits
 from seqto.errors import ConfigError, DatasetError
 from seqto.types import Arrays, Splits, TensorSpec
@@ -58,13 +58,7 @@ class InMemorySamples:
         digests = [row_digest(arrays, index) for index in range(total)]
         draw = self._draw(len(set(digests)))
         drawn = draw.of(total, digests.__getitem__)
-        order = list(drawn.values())
-        return split_arrays(
-            {name: array[order] for name, array in arrays.items()},
-            None if labels is None else labels[order],
-            drawn,
-            draw.calibration,
-        )
+        return split_drawn(arrays, labels, drawn, draw.calibration)
 
     def _collected(self, inputs: Sequence[TensorSpec]) -> tuple[Arrays, np.ndarray | None]:
         """Return the samples as arrays, and their labels if they have any."""

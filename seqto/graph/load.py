@@ -27,7 +27,7 @@ def model_from(content: bytes | onnx.ModelProto, name: str) -> Model:
         proto.CopyFrom(onnx.load_from_string(content) if isinstance(content, bytes) else content)
     except (DecodeError, TypeError) as error:
         raise _no_model(content) from error
-    if not proto.graph.node or not proto.opset_import:
+    if not _has_content(proto):
         raise _no_model(content)
     return Model(name or proto.graph.name or "model", proto)
 
@@ -64,10 +64,14 @@ def _parsed(path: Path) -> onnx.ModelProto:
         raise _unreadable(path) from error
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror}.") from error
-    # An empty file and some text files are valid protobuf too.
-    if not proto.graph.node or not proto.opset_import:
+    if not _has_content(proto):
         raise _unreadable(path)
     return proto
+
+
+def _has_content(proto: onnx.ModelProto) -> bool:
+    """Tell whether this is a model: an empty file and some text are valid protobuf too."""
+    return bool(proto.graph.node and proto.opset_import)
 
 
 def _unreadable(path: Path) -> ModelError:

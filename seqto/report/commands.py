@@ -11,6 +11,12 @@ _OF_STUDIES = {"constraint", "gate", "objectives", "search", "sensitivity", "stu
 """Groups and keys that make no difference to one candidate."""
 
 
+def root(override: str) -> str:
+    """Return the group or key at the top of what an override sets."""
+    key = override.lstrip("+~").partition("=")[0]
+    return re.split(r"[.@/]", key, maxsplit=1)[0]
+
+
 def overrides(tags: Mapping[str, str]) -> list[str] | None:
     """Return the words of the study's command line; None where they are not known."""
     try:
@@ -28,7 +34,7 @@ def study_command(record: StudyRecord) -> str:
 
 def rebuild_command(record: StudyRecord, trial: Trial) -> str:
     """Return the command that builds and measures this candidate again."""
-    given = [each for each in overrides(record.tags) or () if _root(each) not in _OF_STUDIES]
+    given = [each for each in overrides(record.tags) or () if root(each) not in _OF_STUDIES]
     return shlex.join(["python", "-m", "seqto", *given, f"candidate.from_run={trial.id}"])
 
 
@@ -48,12 +54,6 @@ def session_lines(trial: Trial) -> list[str]:
         for name, value in sorted(trial.session.items())
     ]
     return ["import onnxruntime", "", "options = onnxruntime.SessionOptions()", *entries]
-
-
-def _root(override: str) -> str:
-    """Return the group or key at the top of what an override sets."""
-    key = override.lstrip("+~").partition("=")[0]
-    return re.split(r"[.@/]", key, maxsplit=1)[0]
 
 
 def _literal(text: str) -> str:

@@ -197,6 +197,16 @@ def screened(
     return Screened(search, Screen(lab.parts, subject or lab.subject, search.screens, folder))
 
 
+def break_every_second_load(lab: Lab) -> None:
+    loads = lab.device.loads
+
+    def often() -> None:
+        if (lab.device.loads - loads) % 2:
+            raise DeviceError("it broke")
+
+    lab.device.disturb = often
+
+
 def test_poisoned_evaluation_samples_change_nothing(
     lab: Lab, ranking: tuple[LayerScore, ...], tmp_path: Path
 ) -> None:
@@ -262,13 +272,7 @@ def test_failures_on_the_screen_are_not_evaluated_but_the_baselines_are(
     lab: Lab, ranking: tuple[LayerScore, ...], tmp_path: Path
 ) -> None:
     search = screened(lab, tmp_path)
-    loads = lab.device.loads
-
-    def often() -> None:
-        if (lab.device.loads - loads) % 2:
-            raise DeviceError("it broke")
-
-    lab.device.disturb = often
+    break_every_second_load(lab)
     candidates = search.listed(lab, {"": ranking})
     trials = search.screen.trials.values()
     failed = {each.candidate for each in trials if each.state is TrialState.FAILED}
@@ -318,13 +322,7 @@ def test_table_says_why_a_candidate_failed(
     lab: Lab, ranking: tuple[LayerScore, ...], tmp_path: Path
 ) -> None:
     search = screened(lab, tmp_path)
-    loads = lab.device.loads
-
-    def often() -> None:
-        if (lab.device.loads - loads) % 2:
-            raise DeviceError("it broke")
-
-    lab.device.disturb = often
+    break_every_second_load(lab)
     table = search.screen.table(search.listed(lab, {"": ranking}))
     failed = [row for row in table if row["failure"] is not None]
     assert failed and len(failed) < len(table) == len(search.screen.trials)
