@@ -14,7 +14,7 @@ from seqto.graph.files import save_model
 from seqto.graph.sessions import open_session
 from seqto.pareto.limits import ANSWER, constraint_of
 from seqto.protocols import Quantizer
-from seqto.report.answer import answer
+from seqto.report.answer import answer, with_basis
 from seqto.report.terminal import print_front
 from seqto.report.wording import in_words
 from seqto.report.writing import PAGE, write_files
@@ -272,9 +272,10 @@ class Result:
         return place / PAGE
 
     @property
-    def samples(self) -> int:
-        """How many samples the candidates were evaluated on."""
-        return int(self._record.tags.get(SAMPLES, 0))
+    def samples(self) -> int | None:
+        """How many samples the candidates were evaluated on, if the study recorded that."""
+        count = self._record.tags.get(SAMPLES)
+        return None if count is None else int(count)
 
     def __str__(self) -> str:
         stream = io.StringIO()
@@ -283,8 +284,7 @@ class Result:
             file=stream, width=_WIDTH, color_system=None, force_jupyter=False, force_terminal=False
         )
         print_front(console, self._record, self._front)
-        evaluated = f"Evaluated on {self.samples} samples."
-        return f"{answer(self._record, self._front)} {evaluated}\n\n{stream.getvalue().rstrip()}"
+        return f"{with_basis(self._record, self._front)}\n\n{stream.getvalue().rstrip()}"
 
     def __repr__(self) -> str:
         return str(self)

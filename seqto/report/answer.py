@@ -2,7 +2,7 @@
 
 from seqto.pareto.limits import constraint_of
 from seqto.report.wording import in_words
-from seqto.types import Front, StudyRecord
+from seqto.types import SAMPLES, Front, StudyRecord
 
 
 def answer(record: StudyRecord, front: Front) -> str:
@@ -22,3 +22,9 @@ def answer(record: StudyRecord, front: Front) -> str:
     first = front.recommended[0]
     offer = in_words(first.trial.metrics, record.baseline, metric)
     return f"Take #{first.trial.index} ({first.alias}): {offer}."
+
+
+def with_basis(record: StudyRecord, front: Front) -> str:
+    """Return the answer, and on how many samples it rests if the study recorded that."""
+    count = record.tags.get(SAMPLES)
+    return answer(record, front) + (f" Evaluated on {count} samples." if count else "")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from seqto.report.answer import answer
+from seqto.report.answer import with_basis
 from seqto.report.info import front_info
 from seqto.report.terminal import print_front
-from seqto.types import SAMPLES, Front, StudyRecord
+from seqto.types import Front, StudyRecord
 
 _WIDTH = 110
 _TABLE = '<pre style="line-height:1.3;font-family:monospace">{code}</pre>'
@@ -20,8 +20,7 @@ def result_html(record: StudyRecord, front: Front) -> str:
     """Return the answer, the front's table and its picture as HTML."""
     # Recorded, not displayed at once.
     console = Console(record=True, file=io.StringIO(), width=_WIDTH, force_jupyter=False)
-    evaluated = f"Evaluated on {record.tags[SAMPLES]} samples." if SAMPLES in record.tags else ""
-    console.print(f"{answer(record, front)} {evaluated}", style="bold", highlight=False)
+    console.print(with_basis(record, front), style="bold", highlight=False)
     console.print()
     print_front(console, record, front)
     return console.export_html(inline_styles=True, code_format=_TABLE) + _picture(record, front)

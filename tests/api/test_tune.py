@@ -301,6 +301,10 @@ def test_a_study_is_loaded_as_it_was(digits: Digits, home: Path) -> None:
     assert again.url == found.url
     outputs = [each.best.session().run(None, {"image": digits[0]}) for each in (found, again)]
     np.testing.assert_array_equal(*outputs)
+    # A study of a version that did not record on how many samples it rests says nothing of it.
+    mlflow.tracking.MlflowClient().delete_tag(str(found.run_id), "seqto.evaluation_samples")
+    older = door.load_study(str(found.run_id))
+    assert older.samples is None and "Evaluated on" not in str(older) + older._repr_html_()
     left = [each for each in again.candidates if not each.on_front]
     for each in left:
         with pytest.raises(StudyError, match=r"build it with seqto\.quantize"):
