@@ -5,6 +5,7 @@ import functools
 import json
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +279,16 @@ def test_whatever_a_user_edits_is_another_part(edit: str) -> None:
     )
     assert one == same != other
     json.dumps(one)
+
+
+def test_what_is_reached_through_a_module_counts() -> None:
+    module = types.ModuleType("users_module")
+    exec("W = 0.1\ndef g(x):\n    return W", module.__dict__)
+    space = {"__name__": "users", "users_module": module}
+    exec("def f(a, b):\n    return users_module.W", space)
+    before = identity(space["f"])
+    module.W = 0.9  # type: ignore[attr-defined]
+    assert identity(space["f"]) != before
 
 
 def test_what_a_function_holds_counts() -> None:
