@@ -24,6 +24,7 @@ from seqto.protocols.quantizers import Quantizer, SeveralSchemes
 from seqto.protocols.searches import Search
 from seqto.protocols.sensitivities import Sensitivity
 from seqto.protocols.sources import Fetched, ModelSource
+from seqto.protocols.tasks import Harm, Task
 from seqto.protocols.trackers import (
     FrontLog,
     Pages,
@@ -39,6 +40,7 @@ __all__ = [
     "Device",
     "Fetched",
     "FrontLog",
+    "Harm",
     "Metric",
     "ModelSource",
     "Pages",
@@ -53,6 +55,7 @@ __all__ = [
     "StandIn",
     "StudyLog",
     "StudyReader",
+    "Task",
     "Tracker",
     "TrialLog",
 ]

@@ -5,6 +5,7 @@ from seqto.types.fronts import Front, Recommendation, Version
 from seqto.types.keys import content_key, sha256
 from seqto.types.layer_scores import NEGLIGIBLE, RUINED, Layer, LayerScore
 from seqto.types.onnx_model import Kernel, Latency, Model, Ranges, TensorSpec
+from seqto.types.outputs import Estimate, Outputs, Targets
 from seqto.types.samples import Arrays, DataSplit, Samples, Splits
 from seqto.types.study_record import (
     COMMAND,
@@ -43,6 +44,7 @@ __all__ = [
     "Arrays",
     "Candidate",
     "DataSplit",
+    "Estimate",
     "Front",
     "Kernel",
     "Latency",
@@ -50,6 +52,7 @@ __all__ = [
     "LayerScore",
     "Measurement",
     "Model",
+    "Outputs",
     "Ranges",
     "Recommendation",
     "Samples",
@@ -57,6 +60,7 @@ __all__ = [
     "StudyPlan",
     "StudyRecord",
     "Table",
+    "Targets",
     "TensorSpec",
     "Trial",
     "TrialState",

@@ -1,0 +1,56 @@
+"""What a model's outputs mean."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+from seqto.protocols.metrics import Metric
+from seqto.types import Estimate, Outputs, Targets
+
+
+class Harm(Protocol):
+    """A measure of the distance to the float model's outputs: it ranks layers and screens.
+
+    It is finer than a loss, which counts what a user notices: of two candidates that lose nothing
+    on the few samples at hand, it still tells which one is nearer to the float model.
+    """
+
+    name: str
+
+    def per_sample(self, outputs: Outputs) -> np.ndarray:
+        """Return the harm to each of the first samples: finite, and never negative.
+
+        Outputs may be of fewer samples than the reference. The float model's own outputs have a
+        harm of 0, and more noise does more harm. An output that is not finite, or has no use for
+        the task, has a large harm instead of raising.
+        """
+        ...
+
+
+class Task(Protocol):
+    """What a model's outputs mean: when a sample is lost, what harm is, what a target says.
+
+    A task is made of pure functions of outputs: it runs no model, and changes no array. Outputs
+    that do not fit it are refused by `metric.losses`, `harm` and `scores` alike with a ModelError,
+    which names the output, its shape, what the task expects, and the keys to change.
+    """
+
+    name: str
+
+    @property
+    def metric(self) -> Metric:
+        """What the accuracy loss is, unless users choose a metric of their own."""
+        ...
+
+    def harm(self, reference: Outputs) -> Harm:
+        """Return the measure of the distance to these outputs of the float model."""
+        ...
+
+    def scores(self, outputs: Outputs, targets: Targets) -> Mapping[str, Estimate]:
+        """Return figures of how well outputs meet their targets, the most telling one first.
+
+        Their names are those of `seqto.figures.table`. Targets that do not fit the task, or this
+        model, are refused with a DatasetError.
+        """
+        ...
