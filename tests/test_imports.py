@@ -33,6 +33,9 @@ ROOMS = {
     "PIL": {"datasets"},
     "huggingface_hub": {"models"},
     "datasets": {"datasets"},
+    "tokenizers": {"datasets", "metrics"},
+    "rapidfuzz": {"metrics"},
+    "sacrebleu": {"metrics"},
     "onnx": {"types", "graph", "quantizers", "tracking", "api"},
 }
 ALIKE = {"local"}

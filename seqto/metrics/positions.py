@@ -1,6 +1,6 @@
 """Scores of a vocabulary for each position of a text, or of another sequence."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -39,17 +39,30 @@ class TokenDivergence:
 
     name = "kl"
 
-    def __init__(self, reference: Outputs, positions: Positions = "all") -> None:
+    def __init__(
+        self,
+        reference: Outputs,
+        positions: Positions = "all",
+        lengths: Sequence[int] | None = None,
+    ) -> None:
         self._positions = positions
-        self._reference = position_rows(reference, positions)
+        self._lengths = lengths
+        """How many positions of each sample count; None: all of them."""
+        self._reference = self._counted(reference)
         parts = (part for rows in self._reference for (part,) in _parts(rows))
         self._distributions = all(are_distributions(part) for part in parts)
 
     def per_sample(self, outputs: Outputs) -> np.ndarray:
         """Return the mean divergence of each sample's positions."""
-        found = position_rows(outputs, self._positions)
+        found = self._counted(outputs)
         pairs = zip(self._reference[: len(found)], found, strict=True)
         return np.array([self._of(wanted, rows) for wanted, rows in pairs])
+
+    def _counted(self, outputs: Outputs) -> list[np.ndarray]:
+        rows = position_rows(outputs, self._positions)
+        if self._lengths is None:
+            return rows
+        return [each[:length] for each, length in zip(rows, self._lengths, strict=False)]
 
     def _of(self, wanted: np.ndarray, rows: np.ndarray) -> float:
         shared = min(len(wanted), len(rows))
