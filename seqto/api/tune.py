@@ -288,7 +288,7 @@ def quantize(
             chosen = mixed(_by_precision(precisions), subject)
         trial = measure_alone(context, checked(chosen, scheme, parts, subject))
     rebuild = Rebuild(parts.quantizer, subject.model, subject.ranges)
-    setup = Setup(rebuild, subject.baseline, parts.metric.name, parts.device.describe())
+    setup = Setup(rebuild, subject.baseline, subject.metric.name, parts.device.describe())
     return setup.candidate(trial, tracking is not None)
 
 

@@ -108,7 +108,7 @@ def _answer(console: Console, finished: Finished) -> None:
             continue
         best = limits.best(trials)
         trial = best or limits.nearest(trials)
-        offer = in_words(trial.metrics, outcome.record.baseline, study.parts.metric.name)
+        offer = in_words(trial.metrics, outcome.record.baseline, study.subject.metric.name)
         if best is None:
             unmet.append(
                 f"no {kind} has {limits}; the nearest is #{trial.index} (run {trial.id}): {offer}."

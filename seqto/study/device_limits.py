@@ -109,7 +109,7 @@ class DeviceLimits:
     def _try_all(self, candidate: Candidate) -> str:
         return _failure(
             lambda: measure(
-                self._model(candidate), self.subject, self.parts.device, self.parts.metric
+                self._model(candidate), self.subject, self.parts.device
             )
         )
 

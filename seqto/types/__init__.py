@@ -4,6 +4,7 @@ from seqto.types.candidates import FLOAT16, FLOAT32, INT4, INT8, INT16, SHORT, C
 from seqto.types.fronts import Front, Recommendation, Version
 from seqto.types.keys import content_key, sha256
 from seqto.types.layer_scores import NEGLIGIBLE, RUINED, Layer, LayerScore
+from seqto.types.observed import Entry, Observed, together
 from seqto.types.onnx_model import Kernel, Latency, Model, Ranges, TensorSpec
 from seqto.types.outputs import Estimate, Outputs, Targets
 from seqto.types.samples import Arrays, DataSplit, Samples, Splits
@@ -44,6 +45,7 @@ __all__ = [
     "Arrays",
     "Candidate",
     "DataSplit",
+    "Entry",
     "Estimate",
     "Front",
     "Kernel",
@@ -52,6 +54,7 @@ __all__ = [
     "LayerScore",
     "Measurement",
     "Model",
+    "Observed",
     "Outputs",
     "Ranges",
     "Recommendation",
@@ -67,5 +70,6 @@ __all__ = [
     "Version",
     "content_key",
     "sha256",
+    "together",
     "trial_name",
 ]
