@@ -108,9 +108,7 @@ class DeviceLimits:
 
     def _try_all(self, candidate: Candidate) -> str:
         return _failure(
-            lambda: measure(
-                self._model(candidate), self.subject, self.parts.device
-            )
+            lambda: measure(self._model(candidate), self.subject, self.parts.device)
         )
 
     def _model(self, candidate: Candidate) -> Any:
