@@ -15,7 +15,7 @@ from seqto.config.words import word
 from seqto.errors import ConfigError, nearest
 from seqto.figures.table import limited
 from seqto.metrics.function import FunctionMetric
-from seqto.protocols import Device, Metric, Quantizer, Search, Sensitivity, Tracker
+from seqto.protocols import Device, Metric, Quantizer, Search, Sensitivity, Task, Tracker
 from seqto.report.commands import root
 
 _LIMITS = [f"max_{figure}" for figure in limited()]
@@ -31,7 +31,7 @@ KEYS = {
 }
 """Keywords, and the config key that each sets."""
 
-GROUPS = ("preprocess", "device", "quantization", "sensitivity", "search", "metric")
+GROUPS = ("preprocess", "device", "quantization", "sensitivity", "search", "task", "metric")
 """Keywords that choose from a config group by name, or give an object instead."""
 
 _IN_MEMORY = "memory"
@@ -47,6 +47,7 @@ _PROTOCOLS: dict[str, type] = {
     "quantization": Quantizer,
     "sensitivity": Sensitivity,
     "search": Search,
+    "task": Task,
     "metric": Metric,
 }
 
@@ -201,7 +202,7 @@ def _take_choice(call: Call, group: str, value: Any) -> None:
     elif group == "preprocess":
         choices = ", ".join(known_choices(group))
         raise ConfigError(f"preprocess={value!r} has to be a name: {choices}.")
-    elif group == "metric" and callable(value) and not hasattr(value, "loss"):
+    elif group == "metric" and callable(value) and not hasattr(value, "losses"):
         call.objects[group] = FunctionMetric(value)
     else:
         call.objects[group] = checked_part(value, _PROTOCOLS[group], group)

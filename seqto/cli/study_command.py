@@ -65,6 +65,7 @@ class _Terminal:
             f"{len(subject.layers)} layers, {len(subject.samples)} samples to evaluate on",
             highlight=False,
         )
+        self._console.print(f"[dim]{escape(meaning(subject))}[/]", highlight=False)
         kernels = facts.get("kernels", "default")
         self._console.print(f"[dim]{facts['runtime']}, kernels: {kernels}[/]", highlight=False)
         self._stack.enter_context(self._progress)

@@ -46,7 +46,9 @@ def check_metric(metric: Metric, reference: Outputs) -> None:
 def _where(metric: Metric, reference: Outputs, outputs: Outputs, count: int) -> str:
     """Return at which sample alone a metric raises, as far as one can tell."""
     for at in range(count):
-        one = ({name: each[at : at + 1] for name, each in of.items()} for of in (reference, outputs))
+        one = (
+            {name: each[at : at + 1] for name, each in of.items()} for of in (reference, outputs)
+        )
         try:
             metric.losses(*one)
         except Exception:

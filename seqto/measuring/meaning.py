@@ -15,9 +15,7 @@ _ROOM = 2 * 2**30
 """How many bytes of outputs are held at most; each process holds as many again."""
 
 
-def find_task(
-    parts: Parts, model: Model, interface: Interface, splits: Splits
-) -> tuple[Task, str]:
+def find_task(parts: Parts, model: Model, interface: Interface, splits: Splits) -> tuple[Task, str]:
     """Return what the outputs mean, and the reason if it had to be guessed.
 
     With a metric of the user's own, which says what a loss is, an unclear model is ranked by the

@@ -179,9 +179,7 @@ def _in_batches(splits: Splits, interface: Interface) -> Splits:
         batch = fixed if fixed and fixed > 1 else None
         return replace(samples, fixed_batch=batch, batch_axes=interface.batch_axes)
 
-    return replace(
-        splits, calibration=fed(splits.calibration), evaluation=fed(splits.evaluation)
-    )
+    return replace(splits, calibration=fed(splits.calibration), evaluation=fed(splits.evaluation))
 
 
 def _ranges(

@@ -76,9 +76,7 @@ class GuessedTask(Protocol):
 
     name: str
 
-    def of(
-        self, outputs: Outputs, inputs: Sequence[TensorSpec], targets: Targets | None
-    ) -> Guess:
+    def of(self, outputs: Outputs, inputs: Sequence[TensorSpec], targets: Targets | None) -> Guess:
         """Return the task of a model with these outputs for a few samples.
 
         Where it is not clear, a ModelError says what was seen, and which words to add.

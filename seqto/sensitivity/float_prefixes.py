@@ -56,9 +56,7 @@ class SharedPrefixes:
         """
         return self._or_whole(changed, lambda: self._in_parts(changed))
 
-    def _or_whole(
-        self, model: Model, parts: Callable[[], Iterator[Entry]]
-    ) -> Iterator[Entry]:
+    def _or_whole(self, model: Model, parts: Callable[[], Iterator[Entry]]) -> Iterator[Entry]:
         done = 0
         try:
             for output in parts():
