@@ -10,14 +10,16 @@ from typing import Any
 
 from omegaconf import DictConfig
 from rich.console import Console
+from rich.markup import escape
 
 from seqto.api.running import Finished, JobLaunch, run_config
 from seqto.cli.candidate_command import CHOICES
 from seqto.cli.pointers import print_lines, stdout_console, where_to_look
 from seqto.config.shapes import check_shapes
 from seqto.errors import ConfigError, ConstraintError
+from seqto.measuring.subject import Subject
 from seqto.report.terminal import StudyProgress, print_front, print_schemes
-from seqto.report.wording import in_words
+from seqto.report.wording import in_words, task_in_words
 from seqto.report.writing import PAGE, PICTURE
 from seqto.study.plan import Study
 from seqto.types import Trial
@@ -65,10 +67,14 @@ class _Terminal:
             f"{len(subject.layers)} layers, {len(subject.samples)} samples to evaluate on",
             highlight=False,
         )
-        self._console.print(f"[dim]{escape(meaning(subject))}[/]", highlight=False)
+        self._console.print(f"[dim]{escape(_meaning(subject))}[/]", highlight=False)
         kernels = facts.get("kernels", "default")
         self._console.print(f"[dim]{facts['runtime']}, kernels: {kernels}[/]", highlight=False)
         self._stack.enter_context(self._progress)
+
+
+def _meaning(subject: Subject) -> str:
+    return task_in_words(subject.task.name, subject.metric.name, subject.guess)
 
 
 def command_line() -> str:

@@ -9,7 +9,6 @@ from seqto.errors import DeviceError
 from seqto.protocols import Device, Program
 from seqto.types import Entry, Model, Observed, Outputs, Samples, together
 
-
 _SHAPES = ":shapes"
 """Behind the name of an output in its file: the shapes of its entries, which are not all equal."""
 

@@ -37,6 +37,12 @@ def in_words(metrics: Metrics, baseline: Metrics, metric: str) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def task_in_words(task: str, metric: str, guess: str) -> str:
+    """Say what the outputs are taken for; `guess` is why, if nobody said so."""
+    taken = f"task={task}, loss by {metric}"
+    return f"{taken}: {guess} (another one: task=...)" if guess else taken
+
+
 def facts(figures: Sequence[Figure], metrics: Metrics, baseline: Metrics) -> dict[str, str]:
     """Return these figures as texts, by title; a share stands behind what it is a share of."""
     found = {}
