@@ -14,6 +14,7 @@ from seqto.config.compose import composed
 from seqto.config.words import word
 from seqto.errors import ConfigError, nearest
 from seqto.figures.table import limited
+from seqto.measuring.parts import READ
 from seqto.metrics.function import FunctionMetric
 from seqto.protocols import Device, Metric, Quantizer, Search, Sensitivity, Task, Tracker
 from seqto.report.commands import root
@@ -28,12 +29,15 @@ KEYS = {
     "calibration_size": "dataset.calibration_size",
     "evaluation_size": "dataset.evaluation_size",
     "name": "model.name",
+    **{name: f"{group}.{name}" for group, names in READ.items() for name in names},
 }
 """Keywords, and the config key that each sets."""
 
 GROUPS = ("preprocess", "device", "quantization", "sensitivity", "search", "task", "metric")
 """Keywords that choose from a config group by name, or give an object instead."""
 
+_READ_KEYS = {f"{group}.{name}" for group, names in READ.items() for name in names}
+"""Keys that count for objects as well: they are about the model, whoever loads it."""
 _IN_MEMORY = "memory"
 _ARGUMENTS = {"model": "a model", "dataset": "samples"}
 _NAMED = {name for name in known_choices("model") if name not in ("local", _IN_MEMORY)}
@@ -83,6 +87,8 @@ class Call:
     def _refuse_words_without_effect(self) -> None:
         for text in self.words:
             group, choice = _split(text)
+            if text.lstrip("+~").partition("=")[0] in _READ_KEYS:
+                continue
             if group in self.objects:
                 kind = type(self.objects[group]).__name__
                 raise ConfigError(

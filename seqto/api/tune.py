@@ -42,6 +42,9 @@ def tune(
     samples: Any = None,
     *,
     labels: Any = None,
+    outputs: Sequence[str] | None = None,
+    batch_axes: Mapping[str, int | None] | None = None,
+    constants: Mapping[str, Any] | None = None,
     preprocess: str | None = None,
     device: str | Device | None = None,
     quantization: str | Quantizer | None = None,
@@ -76,7 +79,11 @@ def tune(
             path of a folder of images or of a .npz file. Of 400 or more samples, 100 are used to
             calibrate and 300 others to evaluate. None: the dataset that `overrides` choose, by
             default that of the embedded model.
-        labels: What is right for each sample, for arrays: its class, or what the task expects.
+        labels: What is right for each sample, for arrays: its class index, or what the task wants.
+        outputs: The outputs to compare, by name; by default all but states.
+        batch_axes: The axes that count samples, where the names and the order of axes do not tell,
+            such as `{"state": 1}`; None is for an input or output without such an axis.
+        constants: Inputs that are the same in every inference, such as `{"sr": 16000}`.
         preprocess: How images become inputs, by name: `"imagenet"`, `"efficientnet_lite"`, ...
         device: What candidates run on: a name such as `"cpu"`, or a `seqto.protocols.Device`.
         quantization: How layers are quantized: `"static"`, `"dynamic"`, `"weight_only"`, `"auto"`,
@@ -125,6 +132,7 @@ def tune(
 
     """
     keywords = {
+        **{"outputs": outputs, "batch_axes": batch_axes, "constants": constants},
         **{"preprocess": preprocess, "device": device, "quantization": quantization},
         **{"sensitivity": sensitivity, "search": search, "task": task, "metric": metric},
         **{"precisions": precisions, "objectives": objectives, "evaluations": evaluations},
@@ -162,6 +170,9 @@ def rank(
     samples: Any = None,
     *,
     labels: Any = None,
+    outputs: Sequence[str] | None = None,
+    batch_axes: Mapping[str, int | None] | None = None,
+    constants: Mapping[str, Any] | None = None,
     preprocess: str | None = None,
     device: str | Device | None = None,
     quantization: str | Quantizer | None = None,
@@ -179,6 +190,9 @@ def rank(
         model: As for `tune`.
         samples: As for `tune`.
         labels: As for `tune`.
+        outputs: As for `tune`.
+        batch_axes: As for `tune`.
+        constants: As for `tune`.
         preprocess: As for `tune`.
         device: As for `tune`.
         quantization: As for `tune`.
@@ -204,6 +218,7 @@ def rank(
     import pandas
 
     keywords = {
+        **{"outputs": outputs, "batch_axes": batch_axes, "constants": constants},
         **{"preprocess": preprocess, "device": device, "quantization": quantization},
         **{"sensitivity": sensitivity, "task": task, "precisions": precisions},
         **{"calibration_size": calibration_size, "evaluation_size": evaluation_size},
@@ -233,6 +248,9 @@ def quantize(
     excluded: Sequence[str] | None = None,
     precisions: Mapping[str, Any] | None = None,
     labels: Any = None,
+    outputs: Sequence[str] | None = None,
+    batch_axes: Mapping[str, int | None] | None = None,
+    constants: Mapping[str, Any] | None = None,
     preprocess: str | None = None,
     device: str | Device | None = None,
     quantization: str | Quantizer | None = None,
@@ -255,6 +273,9 @@ def quantize(
         precisions: A precision for each layer name, like `TunedCandidate.precisions`, or a list of
             layers for each precision, such as `{"float16": ["conv1"]}`; other layers are int8.
         labels: As for `tune`.
+        outputs: As for `tune`.
+        batch_axes: As for `tune`.
+        constants: As for `tune`.
         preprocess: As for `tune`.
         device: As for `tune`.
         quantization: As for `tune`.
@@ -281,6 +302,7 @@ def quantize(
     if excluded is not None and precisions is not None:
         raise ConfigError("excluded and precisions exclude each other: give one.")
     keywords = {
+        **{"outputs": outputs, "batch_axes": batch_axes, "constants": constants},
         **{"preprocess": preprocess, "device": device, "quantization": quantization},
         **{"task": task, "metric": metric, "name": name},
         **{"calibration_size": calibration_size, "evaluation_size": evaluation_size},

@@ -2,6 +2,7 @@
 
 from seqto.types.candidates import FLOAT16, FLOAT32, INT4, INT8, INT16, SHORT, Candidate
 from seqto.types.fronts import Front, Recommendation, Version
+from seqto.types.interface import BatchAxes, Interface, Reading
 from seqto.types.keys import content_key, sha256
 from seqto.types.layer_scores import NEGLIGIBLE, RUINED, Layer, LayerScore
 from seqto.types.observed import Entry, Observed, together
@@ -43,11 +44,13 @@ __all__ = [
     "TABLES",
     "Address",
     "Arrays",
+    "BatchAxes",
     "Candidate",
     "DataSplit",
     "Entry",
     "Estimate",
     "Front",
+    "Interface",
     "Kernel",
     "Latency",
     "Layer",
@@ -57,6 +60,7 @@ __all__ = [
     "Observed",
     "Outputs",
     "Ranges",
+    "Reading",
     "Recommendation",
     "Samples",
     "Splits",

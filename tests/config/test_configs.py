@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
-from hydra.utils import instantiate
 from onnx_models import residual
 
+from seqto.config.build import build_part
 from seqto.config.compose import register_sweeper
 from seqto.config.paths import CONF
 
@@ -37,7 +37,7 @@ def test_every_choice_composes_and_instantiates(group: str, choice: str) -> None
     override = f"{group}={choice}"
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("config", [override, *NEEDED.get(override, [])])
-    made = instantiate(config[group], **HANDED_OVER.get(override, {}), _convert_="all")
+    made = build_part(config, group, **HANDED_OVER.get(override, {}))
     assert type(made).__module__.startswith("seqto.")
 
 
