@@ -50,8 +50,9 @@ def find_cuts(model: Model, outputs: Sequence[str]) -> tuple[Cut, ...]:
 def clean_cuts(model: Model) -> tuple[Cut, ...]:
     """Return the cuts at which the parts compute, bit for bit, what the whole graph computes.
 
-    Expects a model from `in_order`, with one output. Fusions and layouts of tensors end at quantized tensors and
-    before layers. They do not end before an addition, for example: the Conv before it may do it.
+    Expects a model from `in_order`, with one output. Fusions and layouts of tensors end at
+    quantized tensors and before layers. They do not end before an addition, for example: the Conv
+    before it may do it.
     """
     graph = model.proto.graph
     links = Links(graph)

@@ -26,8 +26,8 @@ def losses_of(metric: Metric, reference: Outputs, outputs: Outputs) -> np.ndarra
     wrong = np.flatnonzero(~((losses >= 0) & (losses <= 1)))
     if len(wrong):
         raise MetricError(
-            f"metric {metric.name} returned {losses[wrong[0]]:g} for sample {wrong[0]}: a loss is a "
-            "number from 0 (the same) to 1."
+            f"metric {metric.name} returned {losses[wrong[0]]:g} for sample {wrong[0]}: a loss is "
+            "a number from 0 (the same) to 1."
         )
     return losses
 
@@ -38,8 +38,8 @@ def check_metric(metric: Metric, reference: Outputs) -> None:
     wrong = np.flatnonzero(losses)
     if len(wrong):
         raise MetricError(
-            f"metric {metric.name} gives a loss of {losses[wrong[0]]:g} for sample {wrong[0]} where "
-            "a candidate's outputs are the float model's own: it has to be 0 there."
+            f"metric {metric.name} gives a loss of {losses[wrong[0]]:g} for sample {wrong[0]} "
+            "where a candidate's outputs are the float model's own: it has to be 0 there."
         )
 
 

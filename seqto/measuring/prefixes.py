@@ -32,9 +32,10 @@ _LAYERS = ("Conv", "ConvTranspose", "ConvInteger", "Gemm", "MatMul", "MatMulInte
 class SharedRuns:
     """The outputs of many models, each started where it begins to differ from the one before.
 
-    Each has one output. A model is cut where later models begin to differ from it, and the activations at the cuts are
-    kept for all samples, up to `limit` bytes. Each later model starts from the last kept cut that
-    it shares. Asking for the models in order is cheapest; any order gives the same outputs.
+    Each has one output. A model is cut where later models begin to differ from it, and the
+    activations at the cuts are kept for all samples, up to `limit` bytes. Each later model starts
+    from the last kept cut that it shares. Asking for the models in order is cheapest; any order
+    gives the same outputs.
     """
 
     def __init__(

@@ -43,13 +43,17 @@ class Observed:
         rows = {
             name: self._rows(name, made[name], samples.fixed_batch or counted) for name in self.axes
         }
-        found = [{name: each[at] for name, each in rows.items()} for at in range(counted)]
+        found: list[Entry] = [
+            {name: each[at] for name, each in rows.items()} for at in range(counted)
+        ]
         if samples.mask is None:
             return found
         masks = samples.mask[start : start + counted]
         return [_trimmed(entry, mask) for entry, mask in zip(found, masks, strict=True)]
 
-    def _rows(self, name: str, array: np.ndarray, samples: int) -> Sequence[np.ndarray]:
+    def _rows(
+        self, name: str, array: np.ndarray, samples: int
+    ) -> Sequence[np.ndarray] | np.ndarray:
         axis = self.axes[name]
         if axis is None:
             return [array]
@@ -67,7 +71,7 @@ def together(entries: Sequence[Entry]) -> Outputs:
     return {name: _stacked([each[name] for each in entries]) for name in entries[0]}
 
 
-def _stacked(entries: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+def _stacked(entries: Sequence[np.ndarray]) -> Sequence[np.ndarray] | np.ndarray:
     return np.stack(entries) if len({each.shape for each in entries}) == 1 else tuple(entries)
 
 

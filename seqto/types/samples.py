@@ -1,10 +1,12 @@
 """Samples to calibrate and to evaluate on."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
+
+from seqto.types.outputs import Targets
 
 Arrays = Mapping[str, np.ndarray]
 """Arrays by tensor name; the first axis counts samples."""
@@ -19,8 +21,10 @@ class Samples:
 
     inputs: Arrays
     ids: tuple[str, ...]
-    labels: np.ndarray | None = None
+    targets: Targets | None = None
     fixed_batch: int | None = None
+    batch_axes: Mapping[str, int | None] = field(default_factory=dict)
+    mask: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -31,7 +35,8 @@ class Samples:
             self,
             inputs={name: array[:count] for name, array in self.inputs.items()},
             ids=self.ids[:count],
-            labels=None if self.labels is None else self.labels[:count],
+            targets=None if self.targets is None else self.targets[:count],
+            mask=None if self.mask is None else self.mask[:count],
         )
 
     def batches(self, size: int) -> Iterator[Arrays]:
