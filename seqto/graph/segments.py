@@ -33,12 +33,13 @@ class Span:
     last: int
 
 
-def find_cuts(model: Model, outputs: Sequence[str]) -> tuple[Cut, ...]:
+def find_cuts(model: Model, outputs: Sequence[str] | None = None) -> tuple[Cut, ...]:
     """Return places to cut what computes these outputs: where few bytes are kept, in order.
 
-    The first cut is before all nodes; the last one is after them and has only those outputs.
+    By default it is the first output. The first cut is before all nodes; the last one is after them
+    and has only those outputs.
     """
-    every = _places(model.proto.graph, outputs)
+    every = _places(model.proto.graph, outputs or [model.proto.graph.output[0].name])
     inner = [
         here
         for before, here, after in zip(every, every[1:], every[2:], strict=False)

@@ -42,7 +42,9 @@ def attempts(
     built = [_built(parts, subject, candidate) for candidate in candidates]
     models = [each for each in built if isinstance(each, Model)]
     runs = (
-        SharedRuns(models, subject, parts.device, SHARED_BYTES)
+        SharedRuns(
+            models, subject.samples, subject.batch, parts.device, subject.observed, SHARED_BYTES
+        )
         if SHARED_BYTES and len(models) > 1 and _shares(parts.device, subject)
         else None
     )

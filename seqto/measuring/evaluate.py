@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 
+import numpy as np
+
+from seqto.errors import DeviceError
 from seqto.figures import figure
 from seqto.measuring.loss import losses_of
 from seqto.measuring.outputs import require_finite, run_all
@@ -23,6 +26,7 @@ def measure(
     finally:
         program.close()
     require_finite(outputs)
+    _require_ranks(outputs, subject.reference)
     size = float(model.size)
     losses = losses_of(subject.metric, subject.reference, outputs)
     return Measurement(
@@ -68,6 +72,20 @@ def undone(candidate: Candidate, model: Model, device: Device) -> list[str]:
 def in_figures(name: str, estimate: Estimate) -> dict[str, float]:
     """Return a figure with the ends of its interval, as they are recorded."""
     return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+def _require_ranks(outputs: Outputs, reference: Outputs) -> None:
+    """Raise if an output has another number of axes than the float model's.
+
+    Their lengths may differ: a detector that finds more has more boxes.
+    """
+    for name, entries in reference.items():
+        wanted, found = np.shape(entries[0]), np.shape(outputs[name][0])
+        if len(wanted) != len(found):
+            raise DeviceError(
+                f"the model's output {name!r} has entries of shape {list(found)} where the float "
+                f"model's have {list(wanted)}"
+            )
 
 
 def _against_targets(outputs: Outputs, subject: Subject) -> dict[str, float]:

@@ -10,9 +10,8 @@ from seqto.errors import DeviceError
 from seqto.graph.segments import Cut, clean_cuts, common_nodes, in_order, part
 from seqto.graph.steps import Step
 from seqto.measuring.outputs import is_finite, outputs_of
-from seqto.measuring.subject import Subject
 from seqto.protocols import Device
-from seqto.types import Arrays, Entry, Model, Outputs, together
+from seqto.types import Arrays, Entry, Model, Observed, Outputs, Samples, together
 
 _log = logging.getLogger(__name__)
 
@@ -41,14 +40,16 @@ class SharedRuns:
     def __init__(
         self,
         models: Sequence[Model],
-        subject: Subject,
+        samples: Samples,
+        batch: int,
         device: Device,
+        observed: Observed,
         limit: int = MEMORY_LIMIT,
     ) -> None:
         self._models = models
-        self._samples = subject.samples
-        self._batch = subject.batch
-        self._observed = subject.observed
+        self._samples = samples
+        self._batch = batch
+        self._observed = observed
         self._device = device
         self._limit = limit
         self._routes: list[_Route] = []

@@ -22,13 +22,14 @@ from seqto.graph.prepare import prepare
 from seqto.measuring.evaluate import float_latency
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import prepare_subject, rank_layers
-from seqto.metrics.agreement import Top1Agreement, accuracy
+from seqto.metrics.agreement import accuracy
 from seqto.models.local import LocalModel
 from seqto.protocols import Dataset, Quantizer, Sensitivity
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.paper import PaperSensitivity
+from seqto.tasks.classification import Classification
 from seqto.tracking.memory import MemoryTracker
 from seqto.types import Candidate, LayerScore, Model, Ranges, Samples, sha256
 from seqto.workspace import Workspace
@@ -111,7 +112,7 @@ def parts(
         sensitivity=sensitivity or CountingSensitivity(),
         search=LadderSearch(),
         device=CountingDevice(repeats=3, threads=threads),
-        metric=Top1Agreement(),
+        task=Classification(),
     )
 
 

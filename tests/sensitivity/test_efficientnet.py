@@ -14,7 +14,6 @@ from seqto.datasets.preprocess import ImagePreprocess
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject, prepare_subject, rank_layers
-from seqto.metrics.agreement import Top1Agreement
 from seqto.metrics.harm import harm_to
 from seqto.models.local import LocalModel
 from seqto.protocols import Sensitivity
@@ -24,6 +23,7 @@ from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.sensitivity.float_prefixes import SharedPrefixes
 from seqto.sensitivity.local import LocalSensitivity
 from seqto.sensitivity.stability import stability
+from seqto.tasks.classification import Classification
 from seqto.types import Arrays, Candidate, LayerScore, Model
 from seqto.workspace import Workspace
 
@@ -51,7 +51,7 @@ def parts() -> Parts:
         sensitivity=DivergenceSensitivity(samples=COUNT),
         search=LadderSearch(),
         device=OnnxRuntimeDevice(),
-        metric=Top1Agreement(),
+        task=Classification(),
     )
 
 
