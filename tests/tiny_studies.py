@@ -15,7 +15,7 @@ from seqto.measuring.pool import Pool
 from seqto.measuring.record import Assignment
 from seqto.measuring.subject import Subject, prepare_subject
 from seqto.models.local import LocalModel
-from seqto.protocols import Program, Quantizer, Tracker
+from seqto.protocols import Metric, Program, Quantizer, Tracker
 from seqto.quantizers.static import StaticQuantizer
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.paper import PaperSensitivity
@@ -176,6 +176,10 @@ class Lab:
     def with_parts(self, **parts: object) -> "Lab":
         """Return the lab with other parts."""
         return replace(self, parts=replace(self.parts, **parts))
+
+    def with_metric(self, metric: Metric) -> "Lab":
+        """Return the lab with another loss."""
+        return replace(self.with_parts(metric=metric), subject=replace(self.subject, metric=metric))
 
     def study(self, tracker: Tracker, **settings: object) -> Study:
         """Return the study with these settings."""

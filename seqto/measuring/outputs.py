@@ -27,21 +27,18 @@ def outputs_of(
 def run_all(
     program: Program, model: Model, samples: Samples, batch: int, observed: Observed
 ) -> Outputs:
-    """Return the outputs of a loaded model for all samples, run in batches."""
-    return together(list(_entries(program, model, samples, batch, observed)))
+    """Return the outputs of a loaded model for all samples, run in batches; all are finite."""
+    outputs = together(list(_entries(program, model, samples, batch, observed)))
+    if names := _not_finite(outputs):
+        raise DeviceError(
+            f"the model's output {names[0]!r} is not finite: it has NaN or infinite values"
+        )
+    return outputs
 
 
 def is_finite(outputs: Outputs) -> bool:
     """Tell whether no output has NaN or infinite values."""
     return not _not_finite(outputs)
-
-
-def require_finite(outputs: Outputs) -> None:
-    """Raise if an output has NaN or infinite values."""
-    if names := _not_finite(outputs):
-        raise DeviceError(
-            f"the model's output {names[0]!r} is not finite: it has NaN or infinite values"
-        )
 
 
 def save_outputs(outputs: Outputs, path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from seqto.errors import MetricError, reason
 from seqto.measuring.loss import losses_of
-from seqto.measuring.outputs import outputs_of, require_finite
+from seqto.measuring.outputs import outputs_of
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject
 from seqto.protocols import Device, StandIn
@@ -90,9 +90,7 @@ class Screen:
 
     def _outputs(self, model: Model) -> Outputs:
         subject = self._subject
-        outputs = outputs_of(model, self._samples, subject.batch, self._device, subject.observed)
-        require_finite(outputs)
-        return outputs
+        return outputs_of(model, self._samples, subject.batch, self._device, subject.observed)
 
 
 def _screening(device: Device) -> Device:

@@ -17,7 +17,7 @@ from seqto.graph.prepare import prepare
 from seqto.identity import identity
 from seqto.measuring.loss import check_metric
 from seqto.measuring.meaning import find_task, float_scores
-from seqto.measuring.outputs import load_outputs, outputs_of, require_finite, save_outputs
+from seqto.measuring.outputs import load_outputs, outputs_of, save_outputs
 from seqto.measuring.parts import Parts
 from seqto.protocols import Harm, Metric, Task
 from seqto.types import (
@@ -209,7 +209,6 @@ def _reference(
     path = workspace.reference(content_key([*contents, *device, batch, dict(observed.axes)]))
     if not path.exists():
         outputs = outputs_of(model, samples, batch, parts.device, observed)
-        require_finite(outputs)
         with written_whole(path) as temporary:
             save_outputs(outputs, temporary)
     return load_outputs(path, len(samples))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx_models import residual, run
+from onnx_models import observed, residual, run
 from quantizable_models import random_samples, unsteady
 from suite_quantizers import Prepared
 
@@ -17,9 +17,10 @@ from seqto.graph.prepare import prepare
 from seqto.measuring.evaluate import measure, undone
 from seqto.measuring.outputs import run_all
 from seqto.measuring.subject import Subject
-from seqto.metrics.agreement import Top1Agreement, TopKAgreement, top1
+from seqto.metrics.agreement import Top1Agreement, TopKAgreement
 from seqto.quantizers.static import StaticQuantizer
-from seqto.types import Candidate, Model, Samples
+from seqto.tasks.classification import Classification
+from seqto.types import Candidate, Model, Outputs, Samples
 
 DEVICE = OnnxRuntimeDevice(warmup=1, repeats=3)
 
@@ -43,9 +44,12 @@ def subject(prepared: Prepared) -> Subject:
         layers=prepared.layers,
         calibration=prepared.samples,
         ranges=prepared.ranges,
-        samples=replace(prepared.samples, labels=top1(reference)),
+        samples=replace(prepared.samples, targets=reference.argmax(axis=1)),
         fingerprint="random",
-        reference=reference,
+        observed=observed(prepared.model),
+        reference={"y": reference},
+        task=Classification(),
+        metric=Top1Agreement(),
         baseline={"size_bytes": 10_000.0, "accuracy": 1.0},
         batch=7,
     )
@@ -142,10 +146,10 @@ def test_a_single_output_that_is_not_finite_is_an_error(operation: str) -> None:
         samples = Samples({"x": rows}, tuple("abcd"))
         return run_all(DEVICE.load(model), model, samples, 2, observed(model))
 
-    require_finite(outputs())
+    outputs()
     rows[3] = 1000 * np.random.RandomState(0).randn(6)
     with pytest.raises(DeviceError, match="'y' is not finite"):
-        require_finite(outputs())
+        outputs()
 
 
 def test_outputs_of_another_rank_than_the_float_models_are_an_error(subject: Subject) -> None:
