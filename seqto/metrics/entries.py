@@ -27,7 +27,12 @@ def stacked(name: str, entries: Entries) -> np.ndarray:
         return entries
     shapes = {np.shape(each) for each in entries}
     if len(shapes) != 1:
-        raise misfit(name, entries, "expects outputs of the same shape for every sample")
+        raise misfit(
+            name,
+            entries,
+            "this task or metric expects the same shape for every sample. Use task=detection, "
+            "task=tokens or task=regression, or choose another output with 'model.outputs=[...]'",
+        )
     return np.stack(list(entries))
 
 
