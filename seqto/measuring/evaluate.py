@@ -75,9 +75,9 @@ def undone(candidate: Candidate, model: Model, device: Device) -> list[str]:
 
 
 def _against_labels(outputs: np.ndarray, subject: Subject) -> dict[str, float]:
-    if subject.samples.labels is None:
+    if subject.samples.targets is None:
         return {}
-    score = accuracy(outputs, subject.samples.labels)
+    score = accuracy(outputs, np.asarray(subject.samples.targets))
     return {"accuracy": score, "accuracy_drop": subject.baseline["accuracy"] - score}
 
 

@@ -195,9 +195,10 @@ def _reference(
 
 
 def _accuracy(reference: np.ndarray, samples: Samples) -> dict[str, float]:
-    labels = samples.labels
+    labels = samples.targets
     if labels is None:
         return {}
+    labels = np.asarray(labels)
     classes = class_scores(reference).shape[-1]
     if labels.min() < 0 or labels.max() >= classes:
         wrong = labels.min() if labels.min() < 0 else labels.max()

@@ -43,7 +43,7 @@ def subject(prepared: Prepared) -> Subject:
         layers=prepared.layers,
         calibration=prepared.samples,
         ranges=prepared.ranges,
-        samples=replace(prepared.samples, labels=top1(reference)),
+        samples=replace(prepared.samples, targets=top1(reference)),
         fingerprint="random",
         reference=reference,
         baseline={"size_bytes": 10_000.0, "accuracy": 1.0},
@@ -108,7 +108,7 @@ def test_the_metric_decides_on_the_loss(subject: Subject, prepared: Prepared) ->
 
 def test_without_labels_there_is_no_accuracy(subject: Subject) -> None:
     unlabelled = replace(
-        subject, samples=replace(subject.samples, labels=None), baseline={"size_bytes": 1.0}
+        subject, samples=replace(subject.samples, targets=None), baseline={"size_bytes": 1.0}
     )
     metrics = measure(subject.model, unlabelled, DEVICE, Top1Agreement()).metrics
     assert set(metrics) == {

@@ -69,7 +69,7 @@ def poisoned(subject: Subject) -> Subject:
     inputs = {name: np.full_like(array, np.nan) for name, array in samples.inputs.items()}
     return replace(
         subject,
-        samples=replace(samples, inputs=inputs, labels=None),
+        samples=replace(samples, inputs=inputs, targets=None),
         reference=np.full_like(subject.reference, np.nan),
     )
 
@@ -162,8 +162,8 @@ def test_first_takes_inputs_ids_and_labels() -> None:
     samples = Samples({"x": np.arange(8).reshape(4, 2)}, ("a", "b", "c", "d"), np.arange(4))
     two = samples.first(2)
     assert two.inputs["x"].tolist() == [[0, 1], [2, 3]] and two.ids == ("a", "b")
-    assert two.labels is not None and two.labels.tolist() == [0, 1]
-    assert replace(samples, labels=None).first(2).labels is None
+    assert two.targets is not None and two.targets.tolist() == [0, 1]
+    assert replace(samples, targets=None).first(2).targets is None
     assert len(samples.first(100)) == 4
 
 

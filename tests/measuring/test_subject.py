@@ -131,7 +131,7 @@ def test_subject_is_all_that_candidates_share(path: Path, workspace: Workspace) 
     )
     assert subject.baseline == {
         "size_bytes": path.stat().st_size,
-        "accuracy": accuracy(subject.reference, subject.samples.labels),
+        "accuracy": accuracy(subject.reference, subject.samples.targets),
     }
 
 

@@ -241,7 +241,7 @@ def test_poisoned_evaluation_samples_change_nothing(lab: Lab, results: list[Sche
     inputs = {name: np.full_like(array, np.nan) for name, array in samples.inputs.items()}
     poisoned = replace(
         lab.subject,
-        samples=replace(samples, inputs=inputs, labels=None),
+        samples=replace(samples, inputs=inputs, targets=None),
         reference=np.full_like(lab.subject.reference, np.nan),
     )
     with pytest.raises(DeviceError):
