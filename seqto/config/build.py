@@ -81,7 +81,7 @@ def build_parts(config: DictConfig, given: Given | None = None) -> Parts:
 
 def build_reading(config: DictConfig) -> Reading:
     """Return what the config says about how the model is fed and read."""
-    given = {
+    given: dict[str, Any] = {
         name: OmegaConf.to_container(each) if OmegaConf.is_config(each) else each
         for group, names in READ.items()
         for name in names

@@ -195,10 +195,9 @@ def _reference(
 
 
 def _accuracy(reference: np.ndarray, samples: Samples) -> dict[str, float]:
-    labels = samples.targets
-    if labels is None:
+    if samples.targets is None:
         return {}
-    labels = np.asarray(labels)
+    labels = np.asarray(samples.targets)
     classes = class_scores(reference).shape[-1]
     if labels.min() < 0 or labels.max() >= classes:
         wrong = labels.min() if labels.min() < 0 else labels.max()
