@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeGuard
 
 import numpy as np
 
@@ -104,14 +104,15 @@ def _taken(targets: Targets | None, order: Sequence[int]) -> Targets | None:
     """Return the targets of these samples."""
     if targets is None:
         return None
-    is_array = isinstance(targets, np.ndarray)
-    return targets[order] if is_array else tuple(targets[index] for index in order)
+    if isinstance(targets, np.ndarray):
+        return targets[order]
+    return tuple(targets[index] for index in order)
 
 
-def _uniform(targets: Targets | None) -> Any:
+def _uniform(targets: Targets | None) -> Targets | None:
     """Return class indices as an array of int64, whatever integers they were."""
     return targets.astype(np.int64) if _are_classes(targets) else targets
 
 
-def _are_classes(targets: Any) -> bool:
+def _are_classes(targets: Targets | None) -> TypeGuard[np.ndarray]:
     return isinstance(targets, np.ndarray) and targets.ndim == 1 and targets.dtype.kind in "iu"
