@@ -33,6 +33,7 @@ ROOMS = {
     "PIL": {"datasets"},
     "huggingface_hub": {"models"},
     "datasets": {"datasets"},
+    "tokenizers": {"datasets"},
     "onnx": {"types", "graph", "quantizers", "tracking", "api"},
 }
 ALIKE = {"local"}

@@ -103,7 +103,7 @@ def test_dynamic_quantization_runs(parts: Parts, subject: Subject) -> None:
 def _first(subject: Subject, count: int) -> Subject:
     """Return the subject with its first samples only."""
     samples = subject.samples
-    labels = None if samples.labels is None else np.asarray(samples.labels[:count])
+    labels = None if samples.targets is None else np.asarray(samples.targets[:count])
     inputs = {name: array[:count] for name, array in samples.inputs.items()}
     return replace(
         subject,

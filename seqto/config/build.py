@@ -79,9 +79,13 @@ def build_parts(config: DictConfig, given: Given | None = None) -> Parts:
 
 def build_reading(config: DictConfig) -> Reading:
     """Return what the config says about how the model is fed and read."""
-    given = {name: config[group][name] for group, names in READ.items() for name in names}
-    plain = OmegaConf.to_container(OmegaConf.create(given), resolve=True)
-    return Reading(**{name: each for name, each in plain.items() if each is not None})
+    given: dict[str, Any] = {
+        name: OmegaConf.to_container(each) if OmegaConf.is_config(each) else each
+        for group, names in READ.items()
+        for name in names
+        if (each := config[group][name]) is not None
+    }
+    return Reading(**given)
 
 
 def build_part(config: DictConfig, group: str, given: Given | None = None, **content: Any) -> Any:
@@ -104,7 +108,7 @@ def _own_keys(config: DictConfig, group: str) -> DictConfig:
     So its class, which may be the user's, need not know them.
     """
     # A copy keeps its place in the config, to which its interpolations refer.
-    own = copy.deepcopy(config[group])
+    own: DictConfig = copy.deepcopy(config[group])
     with open_dict(own):
         for name in READ.get(group, ()):
             own.pop(name, None)

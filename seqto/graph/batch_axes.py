@@ -62,7 +62,8 @@ def _axis_of_state(
         return axis
     # A state with three axes is an LSTM's: layers, samples, features.
     axes = (1, 0, 2) if len(tensor.shape) == 3 else range(len(tensor.shape))
-    wanted = [size for size in sizes if size is not None] or [None, 1]
+    fixed: list[int | None] = [size for size in sizes if size is not None]
+    wanted = fixed or [None, 1]
     for size in wanted:
         for axis in axes:
             if tensor.shape[axis] == size:

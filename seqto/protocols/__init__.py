@@ -17,7 +17,7 @@ For all of them:
   which libraries each package may import); heavy libraries are imported where they are used.
 """
 
-from seqto.protocols.datasets import Dataset
+from seqto.protocols.datasets import Dataset, HasInputs
 from seqto.protocols.devices import Device, Program, SeveralWorkers, SharesPrefixes, StandIn
 from seqto.protocols.metrics import Metric
 from seqto.protocols.quantizers import Quantizer, SeveralSchemes
@@ -43,6 +43,7 @@ __all__ = [
     "Guess",
     "GuessedTask",
     "Harm",
+    "HasInputs",
     "Metric",
     "ModelSource",
     "Pages",

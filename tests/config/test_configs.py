@@ -23,6 +23,8 @@ NEEDED = {
     "dataset=images": ["dataset.path=photos"],
     "dataset=npz": ["dataset.path=samples.npz"],
     "dataset=hf": ["dataset.path=owner/name"],
+    "dataset=python": ["dataset.target=onnx_models:residual"],
+    "dataset=text": ["dataset.path=lines.txt", "dataset.tokenizer=tokenizer.json"],
 }
 # What only a Python program can hand over.
 HANDED_OVER = {
