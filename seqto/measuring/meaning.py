@@ -5,6 +5,7 @@ from seqto.errors import DatasetError, ModelError
 from seqto.measuring.outputs import outputs_of
 from seqto.measuring.parts import Parts
 from seqto.protocols import GuessedTask, Task
+from seqto.tasks.regression import Regression
 from seqto.types import Interface, Model, Observed, Outputs, Samples, Splits
 
 _FEW = 8
@@ -30,8 +31,6 @@ def find_task(parts: Parts, model: Model, interface: Interface, splits: Splits) 
     except ModelError:
         if parts.metric is None:
             raise
-        from seqto.tasks.regression import Regression
-
         return Regression(), "the outputs do not tell, and the metric is your own"
     return guess.task, guess.reason
 

@@ -3,13 +3,13 @@
 import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from seqto import __version__
-from seqto.errors import DatasetError
+from seqto.datasets.feeding import load_splits
 from seqto.graph.constants import with_constants
 from seqto.graph.groups import run_as_one
 from seqto.graph.interface import interface_of
@@ -30,7 +30,6 @@ from seqto.types import (
     Outputs,
     Ranges,
     Samples,
-    Splits,
     content_key,
 )
 from seqto.workspace import Workspace, written_whole
@@ -99,7 +98,7 @@ def prepare_subject(
     interface = interface_of(floating, parts.reading)
     observed = Observed(interface.outputs)
     batch = _batch(parts, interface, observed)
-    splits = _in_batches(parts.dataset.load(interface.inputs), interface)
+    splits = load_splits(parts.dataset, interface)
     task, guess = find_task(parts, floating, interface, splits)
     contents = [sha, splits.fingerprint, *_VERSIONS, identity(parts.reading)]
     reference = _reference(parts, workspace, floating, splits.evaluation, batch, observed, contents)
@@ -160,26 +159,10 @@ def _batch(parts: Parts, interface: Interface, observed: Observed) -> int:
     """Return how many samples run at a time."""
     if interface.fixed_batch:
         return interface.fixed_batch
-    alone = observed.one_by_one or not parts.quantizer.batch_invariant
+    # An input without an axis for samples is fed whole.
+    whole = observed.one_by_one or None in interface.batch_axes.values()
+    alone = whole or not parts.quantizer.batch_invariant
     return 1 if alone else min(parts.dataset.chunk_size, _AT_A_TIME)
-
-
-def _in_batches(splits: Splits, interface: Interface) -> Splits:
-    """Return the splits, set to the model's batch size if it is fixed, and to its batch axes."""
-    fixed = interface.fixed_batch
-    # At least two batches, because rankings are compared between two halves of the samples.
-    if fixed and fixed > 1 and len(splits.calibration) < 2 * fixed:
-        raise DatasetError(
-            f"the model takes batches of exactly {fixed} samples: set dataset.calibration_size to "
-            f"{2 * fixed} or more (it is {len(splits.calibration)}), or export the model with a "
-            "free batch dimension."
-        )
-
-    def fed(samples: Samples) -> Samples:
-        batch = fixed if fixed and fixed > 1 else None
-        return replace(samples, fixed_batch=batch, batch_axes=interface.batch_axes)
-
-    return replace(splits, calibration=fed(splits.calibration), evaluation=fed(splits.evaluation))
 
 
 def _ranges(

@@ -189,9 +189,7 @@ def _separate(settings: LayoutSettings, forms: Sequence[Form]) -> SeparateLayout
     )
 
 
-def _labels_form(
-    settings: LayoutSettings, vectors: Sequence[Form], forms: Sequence[Form]
-) -> Form:
+def _labels_form(settings: LayoutSettings, vectors: Sequence[Form], forms: Sequence[Form]) -> Form:
     """Return the classes' output: integers among numbers, or called so."""
     integers = [form for form in vectors if form.is_integer]
     fitting = integers if len(integers) == 1 else vectors

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from seqto.tasks.boxes import BoxFormat, Boxes, corners_of
+from seqto.tasks.boxes import Boxes, BoxFormat, corners_of
 from seqto.tasks.output_forms import Sample
 
 Activation = Literal["sigmoid", "softmax"]

@@ -11,7 +11,6 @@ from onnx import helper
 from onnx_models import build, observed, residual, weight
 from pydantic import ValidationError
 from quantizable_models import CHAIN, mobile, random_samples, spiked_chain, spiked_samples
-from seqto.tasks.regression import Regression
 from suite_quantizers import Prepared, prepared_residual
 from suite_sensitivities import SensitivitySuite, scores_of
 from transformer_models import vit
@@ -26,6 +25,7 @@ from seqto.quantizers.static import StaticQuantizer
 from seqto.sensitivity import float_prefixes
 from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.sensitivity.stability import stability
+from seqto.tasks.regression import Regression
 from seqto.types import Candidate, LayerScore, Model, Outputs, Samples
 
 QUANTIZERS = [StaticQuantizer, DynamicQuantizer]
