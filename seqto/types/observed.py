@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seqto.errors import ModelError
-from seqto.types.outputs import Outputs
+from seqto.types.model_outputs import Outputs
 from seqto.types.samples import Samples
 
 Entry = Mapping[str, np.ndarray]

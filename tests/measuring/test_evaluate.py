@@ -86,7 +86,7 @@ def test_sha256_is_that_of_the_models_bytes(subject: Subject, prepared: Prepared
 def test_loss_and_drop_are_positive_for_a_worse_model(subject: Subject, prepared: Prepared) -> None:
     candidate = prepared.excluding()
     outputs = DEVICE.load(candidate).run(subject.samples.inputs)[0]
-    wrong = float(np.mean(outputs.argmax(1) != subject.reference.argmax(1)))
+    wrong = float(np.mean(outputs.argmax(1) != subject.reference["y"].argmax(1)))
     metrics = measure(candidate, subject, DEVICE).metrics
     assert 0 < wrong < 1
     assert metrics["accuracy_loss"] == wrong

@@ -17,7 +17,7 @@ from seqto.cli.candidate_command import chosen_candidate
 from seqto.config.build import Context
 from seqto.config.paths import CONF
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, OnnxRuntimeProgram
-from seqto.errors import DatasetError, ModelError
+from seqto.errors import DatasetError, MetricError
 from seqto.graph.prepare import prepare
 from seqto.measuring.evaluate import float_latency
 from seqto.measuring.parts import Parts
@@ -29,6 +29,7 @@ from seqto.quantizers.static import StaticQuantizer
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.paper import PaperSensitivity
 from seqto.tasks.classification import Classification
+from seqto.tasks.regression import Regression
 from seqto.tracking.memory import MemoryTracker
 from seqto.types import Candidate, LayerScore, Model, Ranges, Samples, sha256
 from seqto.workspace import Workspace
@@ -138,7 +139,7 @@ def test_outputs_that_cannot_be_compared_are_refused_before_calibration(
     path: Path, workspace: Workspace
 ) -> None:
     path.write_bytes(detector().to_bytes())
-    with pytest.raises(ModelError, match="'selected' has another number of entries"):
+    with pytest.raises(MetricError, match="'selected' has the shape .* per sample, but"):
         prepare_subject(parts(path), workspace)
     assert CALLS.made == ["load"]
 
@@ -229,7 +230,8 @@ def test_ranking_is_the_sensitivitys(path: Path, workspace: Workspace) -> None:
     found = rank_layers(given, subject, workspace)
     assert [replace(score, sizes={}) for score in found] == list(
         PaperSensitivity().score(
-            subject.model, subject.layers, StaticQuantizer(), subject.ranges, subject.calibration
+            *(subject.model, subject.layers, StaticQuantizer(), subject.ranges),
+            *(subject.calibration, subject.observed, subject.task),
         )
     )
     assert all(set(score.sizes) == {"int8", "float32"} for score in found)
@@ -311,7 +313,7 @@ def test_layers_that_run_as_one_are_known(fused: Parts, workspace: Workspace) ->
 
 def test_layers_that_share_a_weight_are_known(path: Path, workspace: Workspace) -> None:
     path.write_bytes(shared_weight().to_bytes())
-    given = parts(path, dataset=RandomDataset(labelled=False))
+    given = replace(parts(path, dataset=RandomDataset(labelled=False)), task=Regression())
     subject = prepare_subject(given, workspace)
     assert [layer.unit for layer in subject.layers] == ["one", "one"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import helper
-from onnx_models import build, observed, residual, weight
+from onnx_models import build, residual, weight
 from pydantic import ValidationError
 from quantizable_models import CHAIN, mobile, random_samples, spiked_chain, spiked_samples
 from suite_quantizers import Prepared, prepared_residual
@@ -144,7 +144,7 @@ def test_eight_samples_rank_the_hard_layer_first(hard: str) -> None:
     prepared = Prepared(
         DynamicQuantizer(), prepare(spiked_chain(hard)), spiked_samples(fire=False, count=8)
     )
-    scores = scores_of(DivergenceSensitivity(samples=8), prepared)
+    scores = scores_of(DivergenceSensitivity(samples=8), prepared, Regression())
     assert scores[0].layer.name == hard
     assert scores[0].score == 1.0
     assert scores[0].details["divergence_per_byte"] == 1.0
@@ -156,10 +156,7 @@ def test_harm_is_what_the_task_says() -> None:
         StaticQuantizer(), prepare(spiked_chain()), spiked_samples(fire=False, count=8)
     )
     task = Regression()
-    scores = DivergenceSensitivity(enough=None).score(
-        *(prepared.model, prepared.layers, prepared.quantizer, prepared.ranges),
-        *(prepared.samples, observed(prepared.model), task),
-    )
+    scores = scores_of(DivergenceSensitivity(enough=None), prepared, task)
     harm = task.harm(first_outputs(prepared.model, prepared.samples, 8))
     for score in scores:
         assert "kl" not in score.details
