@@ -58,7 +58,8 @@ def _constant(proto: onnx.ModelProto, links: Links, tensor: str) -> np.ndarray |
     # Whatever onnx cannot compute is left to ONNX Runtime.
     with contextlib.suppress(Exception):
         alone = helper.make_model(graph, opset_imports=list(proto.opset_import))
-        return np.asarray(ReferenceEvaluator(alone).run(None, {})[0])
+        (value,) = ReferenceEvaluator(alone).run(None, {})
+        return np.asarray(value)
     return None
 
 
@@ -83,6 +84,7 @@ def _inline(graph: onnx.GraphProto, node: onnx.NodeProto, branch: onnx.GraphProt
     own = onnx.GraphProto()
     own.CopyFrom(branch)
     _rename(own, _new_names(graph, node, own))
+    _rename_nodes(own, {each.name for each in graph.node})
     results = [
         helper.make_node("Identity", [value.name], [name], name=f"{node.name}/{name}")
         for value, name in zip(own.output, node.output, strict=True)
@@ -109,6 +111,14 @@ def _new_names(
             names[name] = unused_name(name, every)
             every.add(names[name])
     return names
+
+
+def _rename_nodes(branch: onnx.GraphProto, taken: set[str]) -> None:
+    """Give other names to nodes that are called like one of the graph."""
+    for node in branch.node:
+        if node.name:
+            node.name = unused_name(node.name, taken)
+            taken.add(node.name)
 
 
 def _rename(graph: onnx.GraphProto, names: Mapping[str, str]) -> None:
