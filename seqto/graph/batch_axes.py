@@ -119,8 +119,10 @@ def output_axis(
     for axis in (tensor.named(names), tensor.like(_BATCH)):
         if axis is not None:
             return axis
-    if not tensor.shape or is_ragged:
+    if is_ragged or (tensor.has_shape and not tensor.shape):
         return None
+    if not tensor.has_shape:
+        return 0
     return 0 if _may_be_samples(tensor.dims[0], tensor.shape[0], fixed) else None
 
 
@@ -166,11 +168,11 @@ def check_names(given: BatchAxes, known: Collection[str]) -> None:
 def _given(tensor: Tensor, given: BatchAxes) -> int | None:
     """Return the axis that users name; negative ones count from the end."""
     axis, count = given[tensor.name], len(tensor.shape)
-    if axis is None or not tensor.shape:
+    if axis is None or not tensor.has_shape:
         return axis
     if isinstance(axis, bool) or not isinstance(axis, int) or not -count <= axis < count:
         raise ConfigError(
-            f"model.batch_axes has {axis!r} for {tensor.spec}, which is none of its axes: give a "
-            f"number from 0 to {count - 1}, or null if no axis counts samples."
+            f"model.batch_axes has {axis!r} for {tensor.spec}, which is none of its {count} "
+            "axes: give the number of one, counted from 0, or null if no axis counts samples."
         )
     return axis % count

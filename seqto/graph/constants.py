@@ -8,6 +8,7 @@ import onnx
 from onnx import numpy_helper
 
 from seqto.errors import ConfigError, nearest
+from seqto.graph.branches import inline_branches
 from seqto.graph.load import input_specs
 from seqto.types import Model, TensorSpec
 
@@ -15,8 +16,7 @@ from seqto.types import Model, TensorSpec
 def with_constants(model: Model, constants: Mapping[str, Any]) -> Model:
     """Return the model with these inputs fixed: a value, or a list of the input's shape.
 
-    What depends on them alone is then folded when the model is prepared, such as the choice of an
-    If.
+    An If that depends on them alone is replaced by the branch that it takes.
     """
     if not constants:
         return model
@@ -32,6 +32,7 @@ def with_constants(model: Model, constants: Mapping[str, Any]) -> Model:
     # From IR version 4 on, an initializer need not be an input.
     proto.ir_version = max(proto.ir_version, 4)
     _fix_dimensions(graph, sizes)
+    inline_branches(proto)
     return Model(model.name, proto, model.session)
 
 

@@ -26,6 +26,7 @@ def interface_of(model: Model, reading: Reading | None = None) -> Interface:
     """
     reading = reading or Reading()
     inputs, outputs = input_tensors(model), output_tensors(model)
+    _require_shapes(inputs)
     check_names(reading.batch_axes, [each.name for each in (*inputs, *outputs)])
     states = continued_states(inputs, outputs)
     axes = input_axes(inputs, states, reading.batch_axes)
@@ -44,6 +45,15 @@ def interface_of(model: Model, reading: Reading | None = None) -> Interface:
         outputs=output_axes,
         fixed_batch=_with_outputs(batch, compared, output_axes),
     )
+
+
+def _require_shapes(inputs: Sequence[Tensor]) -> None:
+    for each in inputs:
+        if not each.has_shape:
+            raise ModelError(
+                f"the model's input {each.name!r} has no shape, so it cannot be fed: export the "
+                "model with shapes, or fix the input with dataset.constants."
+            )
 
 
 def _compared(
@@ -95,7 +105,7 @@ def _with_outputs(batch: int | None, outputs: Sequence[Tensor], axes: BatchAxes)
                 "axis for them, so it cannot be told what belongs to which sample: choose other "
                 "outputs with model.outputs, or export the model with a batch of 1."
             )
-        if batch is None and (axis is None or each.shape[axis] == 1):
+        if batch is None and (axis is None or each.shape[axis : axis + 1] == (1,)):
             batch = 1
     return batch
 

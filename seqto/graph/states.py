@@ -39,9 +39,9 @@ def continued_states(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Map
 
 def _is_continued(state: Tensor, output: Tensor) -> bool:
     """Tell whether the output is the next value of a state, by their types and axes."""
-    same_axes = not output.shape or len(output.shape) == len(state.shape) > 0
+    same_axes = not output.has_shape or len(output.shape) == len(state.shape)
     is_state = bool(_WORDS & set(_stem(state.name)))
-    return state.name != output.name and is_state and same_axes and _same_type(state, output)
+    return is_state and bool(state.shape) and same_axes and _same_type(state, output)
 
 
 def _same_type(state: Tensor, output: Tensor) -> bool:

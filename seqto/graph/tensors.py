@@ -12,10 +12,14 @@ from seqto.types import Model, TensorSpec
 
 @dataclass(frozen=True)
 class Tensor:
-    """An input or output; `dims` are the names of its dimensions, "" where one has none."""
+    """An input or output; `dims` are the names of its dimensions, "" where one has none.
+
+    Where the graph does not even tell how many dimensions there are, `has_shape` is False.
+    """
 
     spec: TensorSpec
     dims: tuple[str, ...]
+    has_shape: bool
 
     @property
     def name(self) -> str:
@@ -39,13 +43,13 @@ class Tensor:
 def input_tensors(model: Model) -> tuple[Tensor, ...]:
     """Return the inputs that the model must be given."""
     values = {each.name: each for each in model.proto.graph.input}
-    return tuple(Tensor(spec, _dims(values[spec.name])) for spec in input_specs(model))
+    return tuple(_tensor(spec, values[spec.name]) for spec in input_specs(model))
 
 
 def output_tensors(model: Model) -> tuple[Tensor, ...]:
     """Return the outputs that are tensors; the others, such as maps, cannot be compared."""
     values = [each for each in model.proto.graph.output if is_tensor(each)]
-    return tuple(Tensor(spec_of(each), _dims(each)) for each in values)
+    return tuple(_tensor(spec_of(each), each) for each in values)
 
 
 def is_tensor(value: onnx.ValueInfoProto) -> bool:
@@ -53,5 +57,8 @@ def is_tensor(value: onnx.ValueInfoProto) -> bool:
     return value.type.WhichOneof("value") in ("tensor_type", None)
 
 
-def _dims(value: onnx.ValueInfoProto) -> tuple[str, ...]:
-    return tuple(each.dim_param for each in value.type.tensor_type.shape.dim)
+def _tensor(spec: TensorSpec, value: onnx.ValueInfoProto) -> Tensor:
+    tensor = value.type.tensor_type
+    return Tensor(
+        spec, tuple(each.dim_param for each in tensor.shape.dim), tensor.HasField("shape")
+    )
