@@ -38,7 +38,7 @@ ROOMS = {
     "sacrebleu": {"metrics"},
     "onnx": {"types", "graph", "quantizers", "tracking", "api"},
 }
-ALIKE = {"local"}
+ALIKE = {"auto", "local"}
 """Modules of one name that configs of users name as `_target_`: their rooms tell them apart."""
 
 # The contract's own modules, which may see each other.

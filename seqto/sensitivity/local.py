@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 from seqto.graph.inner import dequantized
 from seqto.graph.links import Links
 from seqto.graph.load import input_specs
-from seqto.protocols import Quantizer
+from seqto.protocols import Quantizer, Task
 from seqto.sensitivity.noise import Noise, together
 from seqto.sensitivity.ranking import errors, per_saved_byte, ranked, shares
 from seqto.sensitivity.stability import FIRST_HALF, SECOND_HALF, in_halves
@@ -25,6 +25,7 @@ from seqto.types import (
     Layer,
     LayerScore,
     Model,
+    Observed,
     Ranges,
     Samples,
 )
@@ -55,6 +56,8 @@ class LocalSensitivity:
         quantizer: Quantizer,
         ranges: Ranges,
         samples: Samples,
+        observed: Observed,
+        task: Task,
     ) -> tuple[LayerScore, ...]:
         """Return the layers' scores, the most sensitive layer first."""
         full = Candidate.of({layer.name: INT8 for layer in layers})

@@ -13,14 +13,14 @@ from seqto.errors import ConfigError
 from seqto.graph.inner import dequantized
 from seqto.graph.layers import weight_layers
 from seqto.graph.links import Links
-from seqto.protocols import Quantizer
+from seqto.protocols import Quantizer, Task
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.sensitivity.noise import Noise, together
 from seqto.sensitivity.ranking import errors, per_saved_byte, ranked, shares
 from seqto.sensitivity.stability import FIRST_HALF, SECOND_HALF, in_halves
 from seqto.sensitivity.taps import Taps
-from seqto.types import INT8, Candidate, Layer, LayerScore, Model, Ranges, Samples
+from seqto.types import INT8, Candidate, Layer, LayerScore, Model, Observed, Ranges, Samples
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -54,6 +54,8 @@ class PaperSensitivity:
         quantizer: Quantizer,
         ranges: Ranges,
         samples: Samples,
+        observed: Observed,
+        task: Task,
     ) -> tuple[LayerScore, ...]:
         """Return the layers' scores, the most sensitive layer first."""
         if not ranges:

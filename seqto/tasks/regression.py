@@ -8,9 +8,9 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import DatasetError
+from seqto.metrics.distortion import NoiseLoss, NoiseToSignal, Scale, numbers
 from seqto.metrics.entries import Entries
 from seqto.metrics.intervals import mean_of
-from seqto.metrics.noise import NoiseLoss, NoiseToSignal, Scale, numbers
 from seqto.protocols import Harm, Metric
 from seqto.tasks.labels import check_count
 from seqto.types import Estimate, Outputs, Targets
@@ -23,7 +23,7 @@ _LEAST = 1e-12
 class Regression:
     """Any numbers, of one or several outputs: what counts is how large the error is.
 
-    The error is a share of what the outputs say: `seqto.metrics.noise` has the definition.
+    The error is a share of what the outputs say: `seqto.metrics.distortion` has the definition.
     """
 
     name: str = "regression"
