@@ -139,7 +139,9 @@ def _by_rank(seen: _Seen) -> Guess | None:
 
 
 def _of_one_value(seen: _Seen) -> Guess | None:
-    if seen.class_ids is not None and set(seen.class_ids.tolist()) == {0, 1}:
+    known = set() if seen.class_ids is None else set(seen.class_ids.tolist())
+    # Of a few samples, all may be of one class.
+    if known == {0, 1} or (known and known < {0, 1} and seen.says_scores):
         return Guess(Binary(), "there is one value per sample, and targets are 0 and 1")
     return None
 

@@ -67,6 +67,7 @@ class Embedding:
         if self.k >= samples or len(set(groups)) == samples:
             raise DatasetError(
                 f"recall cannot be measured on {samples} samples of {len(set(groups))} groups with "
-                f"task.k={self.k}: give more samples than k, at least two of them of one group."
+                f"task.k={self.k}: give more samples than k, at least two of them of one group, or "
+                "no targets."
             )
         return groups

@@ -116,6 +116,9 @@ def test_targets_settle_classes() -> None:
     assert guess(floats(4), targets=[0, 3] * 4).task.name == "classification"
     assert guess(floats(384), TEXT, targets=np.arange(8)).task.name == "classification"
     assert guess(floats(1), targets=[0, 1] * 4).task.name == "binary"
+    assert guess(floats(1), name="prob", targets=[0] * 8).task.name == "binary"
+    with pytest.raises(ModelError, match="task=binary"):
+        guess(floats(1), targets=[0] * 8)
 
 
 @pytest.mark.parametrize("targets", [[0.5] * 8, ["cat"] * 8, [4] * 8, [-1] * 8, [[0, 1]] * 8, [0]])
