@@ -101,7 +101,9 @@ def corpus_bleu(wanted: Sequence[Text], found: Sequence[Text], words: Words) -> 
 
     def statistic(indices: np.ndarray) -> float:
         total = [int(count) for count in counts[indices].sum(axis=0)]
-        found = BLEU.compute_bleu(total[:4], total[4:8], *total[8:], smooth_method="exp")
+        # Where no text has four words, BLEU of shorter phrases counts: else all would be 0.
+        kinds = {"smooth_method": "exp", "effective_order": True}
+        found = BLEU.compute_bleu(total[:4], total[4:8], *total[8:], **kinds)
         return min(float(found.score) / 100, 1.0)
 
     return bootstrap(statistic, len(counts))

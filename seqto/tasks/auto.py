@@ -175,11 +175,17 @@ def _plain(seen: _Seen, what: str) -> Guess:
 
 
 def _of_positions(seen: _Seen) -> Guess | None:
-    """Return what several rows per sample mean."""
+    """Return what several rows per sample mean.
+
+    Of images and sounds they may be CTC's, where it is the text that counts: the same text with
+    its letters a position later has lost nothing.
+    """
     rows = seen.rows
-    if len(rows) and are_distributions(rows) and not seen.says_places:
-        return Guess(Tokens(), "rows sum to 1 at each position")
-    if seen.says_scores and seen.texts:
+    if not seen.texts or seen.says_places:
+        return None
+    if len(rows) and are_distributions(rows):
+        return Guess(Tokens(), "rows sum to 1 at each position of a text")
+    if seen.says_scores:
         return Guess(Tokens(), f"the output is called {seen.name!r} and the model takes texts")
     return None
 
@@ -222,7 +228,7 @@ def _choices(seen: _Seen) -> str:
             "say task=classification for scores of classes, task=embedding for a vector that "
             "others are compared with, or task=regression for quantities"
         )
-    if len(seen.shape) == 2:
+    if len(seen.shape) == 2 and all(np.ndim(each) == 2 for each in seen.entries):
         return (
             "say task=tokens for scores at each position, task=text task.decoding=ctc for a text, "
             "task=embedding task.pooling=mean (or first) for a vector per position, task=detection "

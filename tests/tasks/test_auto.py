@@ -61,7 +61,7 @@ def guess(
         (unit(floats(384)), TEXT, "out", "embedding"),
         (unit(floats(512)), IMAGE, "683", "embedding"),
         (floats(3), TEXT, "out", "classification"),
-        (softmax(floats(7, 30)), SOUND, "out", "tokens"),
+        (softmax(floats(7, 30)), TEXT, "out", "tokens"),
         (floats(7, 30), TEXT, "logits", "tokens"),
     ],
 )
@@ -86,11 +86,14 @@ def test_clear_cases(array: np.ndarray, given: TensorSpec, name: str, task: str)
         (floats(6), SOUND, "out", "task=classification .* task=regression"),
         (floats(7, 30), TEXT, "out", "task=tokens .* task=embedding task.pooling=mean"),
         (floats(7, 384), TEXT, "last_hidden_state", "task.pooling=mean"),
+        # Speech or handwriting by CTC: tokens that move by a position lose nothing.
+        (softmax(floats(7, 30)), SOUND, "out", "task=tokens .* task=text task.decoding=ctc"),
         (floats(84, 840), IMAGE, "output0", "task.layout=yolo"),
         (floats(64, 64), IMAGE, "mask", "task=segmentation"),
         (floats(21, 64, 64), IMAGE, "out", "task=segmentation .* task=regression"),
         (floats(1, 160, 160), IMAGE, "sigmoid_0.tmp_0", "task=segmentation"),
         (floats(1, 16000), SOUND, "wave_probs_embed", "task=embedding"),
+        (floats(2, 16000, 1), SOUND, "out", "task=audio"),
         (np.zeros((8, 5), np.int64), TEXT, "ids", "whole numbers .int64.*task=text"),
         (np.zeros((8, 5), bool), IMAGE, "mask", "yes and no.*'model.outputs="),
         (np.full((8, 2), "cat"), IMAGE, "label", "of texts.*'model.outputs="),

@@ -146,6 +146,12 @@ def test_figures_are_those_of_jiwer_and_sacrebleu(symbols: str) -> None:
         assert each.low < each.value < each.high
 
 
+def test_short_texts_have_a_bleu_too(symbols: str) -> None:
+    task = DecodedText(decoding="greedy", vocabulary=symbols)
+    assert task.scores(ids("ab cd", "ef"), ["ab cd", "ef"])["bleu"].value == 1
+    assert task.scores(ids("ab cd", "ef"), ["ab cd", "fe"])["bleu"].value < 1
+
+
 def test_without_names_tokens_are_compared() -> None:
     task = DecodedText(decoding="greedy")
     figures = task.scores(ids("abcd", "ef"), [[2, 3, 4, 6], [6, 7]])
