@@ -25,6 +25,7 @@ NEEDED = {
     "dataset=hf": ["dataset.path=owner/name"],
     "dataset=python": ["dataset.target=onnx_models:residual"],
     "dataset=text": ["dataset.path=lines.txt", "dataset.tokenizer=tokenizer.json"],
+    "task=text": ["task.decoding=ctc"],
 }
 # What only a Python program can hand over.
 HANDED_OVER = {
