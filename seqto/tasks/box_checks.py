@@ -30,7 +30,9 @@ def check_values(reading: Reading, reference: Outputs, knows_objectness: bool) -
     elif isinstance(reading.layout, RowLayout | SeparateLayout):
         _check_labels(reading.layout, reference)
         found = [reading.layout.boxes(sample) for sample in samples_of(reference)]
-        _check_scores([each.scores for each in found], "task.scores or task.columns", reference)
+        _check_scores(
+            [each.scores for each in found], "task.scores_output or task.columns", reference
+        )
         _check_sizes([_above(each, reading.threshold) for each in found], reference)
 
 
@@ -121,7 +123,7 @@ def _check_labels(layout: RowLayout | SeparateLayout, reference: Outputs) -> Non
     labels = [layout.labels_of(sample).astype(np.float64) for sample in samples_of(reference)]
     values = np.concatenate([np.zeros(0), *labels])
     if (values != np.round(values)).any():
-        key = "columns" if isinstance(layout, RowLayout) else "labels"
+        key = "columns" if isinstance(layout, RowLayout) else "labels_output"
         raise ModelError(
             f"the classes in the model's outputs {_listed(reference)} are no whole numbers, so "
             f"they stand elsewhere. Set task.{key}, or another task.layout."

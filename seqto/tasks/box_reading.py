@@ -105,4 +105,3 @@ class Reading:
             best[kept].astype(np.float64),
             anchors.scores[kept].argmax(axis=1),
         )
-
