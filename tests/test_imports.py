@@ -13,7 +13,7 @@ LEVELS = [
     | {"__init__"},
     {"graph"},
     {"models", "datasets", "quantizers", "search", "devices", "metrics", "tracking"},
-    {"pareto", "sensitivity"},
+    {"pareto", "sensitivity", "tasks"},
     {"measuring"},
     {"study", "report", "promotion"},
     {"config"},

@@ -97,8 +97,9 @@ def _guess(forms: Sequence[Form]) -> LayoutName:
     if any(partners):
         return "boxes_scores"
     raise ModelError(
-        f"the model's outputs are {listed(forms)}, which do not tell how its boxes are written. "
-        "Choose task.layout=yolo, boxes_scores or nms, or write task.decode=mypkg.module:function."
+        f"the model's outputs do not tell how its boxes are written: {listed(forms)}. Choose "
+        "task.layout=yolo, boxes_scores or nms, write task.decode=mypkg.module:function, or choose "
+        "another task=."
     )
 
 
@@ -128,8 +129,8 @@ def _channels_first(settings: LayoutSettings, form: Form) -> bool:
         return settings.channels == "first"
     if form.shape[0] == form.shape[1]:
         raise ModelError(
-            f"the model's output {form} has as many channels as anchors. Say which axis has the "
-            "channels, with task.channels=first or last."
+            f"the model's output {form}, as many channels as anchors. Say which axis has the "
+            "channels, with task.channels=first or last, or choose another task=."
         )
     return form.shape[0] < form.shape[1]
 
@@ -138,7 +139,7 @@ def _class_count(settings: LayoutSettings, most: int, form: Form) -> int:
     count = settings.classes or most
     if not 1 <= count <= most:
         raise ConfigError(
-            f"the model's output {form} has room for {max(most, 0)} classes behind the box, not "
+            f"the model's output {form}, with room for {max(most, 0)} classes behind the box, not "
             f"for {max(count, 1)}: change task.classes, task.objectness or task.channels."
         )
     return count
@@ -149,7 +150,7 @@ def _pair(settings: LayoutSettings, forms: Sequence[Form]) -> PairLayout:
     fitting = _partners(boxes, forms)
     scores = _found("scores", settings.scores_output, fitting, forms)
     if scores not in fitting:
-        raise _misfit(scores, "boxes_scores", f"a row of scores for each box of {boxes}")
+        raise _misfit(scores, "boxes_scores", f"a row of scores for each box of {boxes.name!r}")
     count = scores.shape[1] if len(scores.shape) == 2 else 1
     return PairLayout(
         boxes=boxes.name,
@@ -168,7 +169,7 @@ def _rows(settings: LayoutSettings, forms: Sequence[Form]) -> RowLayout:
     missing = set(ROWS[6]) - set(columns)
     if missing or len(columns) != form.shape[1]:
         raise ConfigError(
-            f"task.columns={list(columns)} does not fit the model's output {form}: name each of "
+            f"task.columns={list(columns)} does not fit: the model's output {form}. Name each of "
             f"its {form.shape[1]} columns, with {', '.join(ROWS[6])} among them."
         )
     return RowLayout(form.name, columns, settings.box_format or "xyxy")
@@ -254,7 +255,7 @@ def _partners(boxes: Form, forms: Sequence[Form]) -> list[Form]:
 
 def _misfit(form: Form, layout: str, wanted: str) -> ModelError:
     return ModelError(
-        f"the model's output {form} does not fit task.layout={layout}, which expects {wanted}. "
-        "Choose another task.layout (yolo, boxes_scores, nms), or write "
-        "task.decode=mypkg.module:function."
+        f"the model's output {form}, but task.layout={layout} expects {wanted}. Choose another "
+        "task.layout (yolo, boxes_scores, nms), write task.decode=mypkg.module:function, or choose "
+        "another task=."
     )

@@ -21,8 +21,8 @@ UNUSABLE = 100.0
 _SCALE = 10.0
 """The harm of losing all boxes.
 
-It makes the harm as large as the KL divergence of a classifier that loses as much: scores and corners
-that are off by 10 % change some 5 to 10 % of the boxes, and have a harm of 0.1.
+It makes the harm as large as the KL divergence of a classifier that loses as much: scores and
+corners that are off by 10 % change some 5 to 10 % of the boxes, and have a harm of 0.1.
 """
 
 _FAINT = 0.2
@@ -117,7 +117,7 @@ def _corner_errors(wanted: np.ndarray, got: np.ndarray) -> np.ndarray:
 
 def _certain(scores: np.ndarray) -> np.ndarray:
     """Return scores as probabilities; int8 may round them to more than 1."""
-    return np.clip(scores, 0, 1)
+    return np.asarray(np.clip(scores, 0, 1))
 
 
 def _total(values: np.ndarray) -> float:

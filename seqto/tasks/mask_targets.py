@@ -42,7 +42,7 @@ def fitted(target: np.ndarray, shape: tuple[int, ...], resizes: bool, index: int
 
 def check_classes(target: np.ndarray, classes: int, ignore: int | None, index: int) -> None:
     """Refuse a target with classes that the model does not have."""
-    if target.size and not (0 <= target.min() and target.max() < classes):
+    if target.size and not (target.min() >= 0 and target.max() < classes):
         wrong = int(target.min() if target.min() < 0 else target.max())
         raise DatasetError(
             f"the target of sample {index} has the class {wrong}, but the model has the classes 0 "

@@ -86,7 +86,7 @@ def _alone(wanted: np.ndarray, got: np.ndarray, are_logits: bool) -> np.ndarray:
     """Return the divergences of each class from its absence, added up."""
     p, q = (np.clip(_sigmoid(x) if are_logits else x, FLOOR, 1 - FLOOR) for x in (wanted, got))
     terms = p * (np.log(p) - np.log(q)) + (1 - p) * (np.log1p(-p) - np.log1p(-q))
-    return np.maximum(terms.sum(axis=0), 0.0)
+    return np.asarray(np.maximum(terms.sum(axis=0), 0.0))
 
 
 def _together(wanted: np.ndarray, got: np.ndarray, are_logits: bool) -> np.ndarray:
@@ -95,7 +95,7 @@ def _together(wanted: np.ndarray, got: np.ndarray, are_logits: bool) -> np.ndarr
         p, q = (np.maximum(_log_softmax(x), np.log(FLOOR)) for x in (wanted, got))
     else:
         p, q = (np.log(np.maximum(x, FLOOR)) for x in (wanted, got))
-    return np.maximum((np.exp(p) * (p - q)).sum(axis=0), 0.0)
+    return np.asarray(np.maximum((np.exp(p) * (p - q)).sum(axis=0), 0.0))
 
 
 def _sigmoid(values: np.ndarray) -> np.ndarray:

@@ -1,6 +1,5 @@
 """How segmenters write the class of each pixel into an output."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -65,7 +64,7 @@ class PixelLayout:
         if not entry.size:
             return False
         if self.values is Values.IDS:
-            return bool(0 <= entry.min() and entry.max() < MOST_IDS)
+            return bool(entry.min() >= 0 and entry.max() < MOST_IDS)
         # The maximum is NaN if any value is; minus infinity only rules out a class.
         return bool(np.isfinite(entry.max()))
 
@@ -91,18 +90,21 @@ def layout_of_pixels(
     form = the_one("classes of pixels", "task.output", output, fitting, forms)
     if form not in fitting:
         raise ModelError(
-            f"the model's output {form} has no value per pixel: task=segmentation expects classes, "
-            "height and width, or height and width. Choose another task, or task.output."
+            f"the model's output {form}, but task=segmentation expects classes, height and width, "
+            "or height and width. Choose another task=, or task.output."
         )
     entries = [plain(entry) for entry in outputs[form.name]]
     if len(form.shape) == 2:
         if axis is not None:
-            raise ConfigError(f"task.axis={axis}: the model's output {form} has one value a pixel.")
+            raise ConfigError(
+                f"task.axis={axis} is for classes, but the model's output {form}: one value a "
+                "pixel. Leave task.axis out."
+            )
         return _single(form, entries, threshold)
     if threshold is not None:
         raise ConfigError(
-            f"task.threshold is for one value a pixel, but the model's output {form} has classes: "
-            "their best one counts. Leave task.threshold out."
+            f"task.threshold is for one value a pixel, but the model's output {form}, with classes "
+            "of which the best one counts. Leave task.threshold out."
         )
     axis = _class_axis(form, axis)
     return PixelLayout(form.name, axis, form.shape[axis], _values_of_classes(entries, axis))
@@ -119,7 +121,7 @@ def _single(form: Form, entries: Sequence[np.ndarray], threshold: float | None) 
     inside = _within_0_and_1(entries)
     if not inside and _are_whole(entries):
         raise ModelError(
-            f"the model's output {form} has whole numbers that are no integers. If they are "
+            f"the model's output {form}, with whole numbers that are no integers. If they are "
             "classes, cast them to int64 in the model; if they are logits, set task.threshold=0."
         )
     if threshold is None:
@@ -132,8 +134,8 @@ def _check_ids(form: Form, entries: Sequence[np.ndarray]) -> None:
     low, high = min(entry.min() for entry in entries), max(entry.max() for entry in entries)
     if low < 0 or high >= MOST_IDS:
         raise ModelError(
-            f"the model's output {form} has integers from {low} to {high}, which are no classes. "
-            "Choose another task, or task.output."
+            f"the model's output {form}, with integers from {low} to {high}, which are no classes. "
+            "Choose another task=, or task.output."
         )
 
 
@@ -146,8 +148,8 @@ def _class_axis(form: Form, axis: int | None) -> int:
         axis = _guessed_axis(form.shape)
     if axis is None or not -3 <= axis < 3 or form.shape[axis] == VARIES:
         raise ModelError(
-            f"the model's output {form} does not tell which axis has the classes. Set task.axis to "
-            "0 (classes, height, width) or 2 (height, width, classes)."
+            f"the model's output {form}, which does not tell where the classes are. Set task.axis "
+            "to 0 (classes, height, width) or 2 (height, width, classes), or choose another task=."
         )
     return axis % 3
 
@@ -174,9 +176,10 @@ def _values_of_classes(entries: Sequence[np.ndarray], axis: int) -> Values:
 
 
 def _within_0_and_1(entries: Sequence[np.ndarray]) -> bool:
-    ranges = [(entry.min(), entry.max()) for entry in entries if entry.size]
-    low = min((low for low, _ in ranges if not math.isnan(low)), default=0.0)
-    high = max((high for _, high in ranges if not math.isnan(high)), default=0.0)
+    # What is not usable tells nothing; the maximum is NaN if any value is.
+    usable = [entry for entry in entries if entry.size and np.isfinite(entry.max())]
+    low = min((entry.min() for entry in usable), default=0.0)
+    high = max((entry.max() for entry in usable), default=0.0)
     return bool(low >= -_TOLERANCE and high <= 1 + _TOLERANCE)
 
 

@@ -81,7 +81,7 @@ class Segmentation:
                 yield areas(wanted[counts], found[counts], classes)
 
 
-@plain_dataclass(frozen=True)
+@plain_dataclass
 class MaskDisagreement:
     """One minus the mean IoU of a candidate's masks, those of the float model being right."""
 
