@@ -20,7 +20,7 @@ def with_outputs(model: Model, names: Iterable[str]) -> Model:
 
 def first_output(node: onnx.NodeProto) -> str:
     """Return the first output that the node has: those of an LSTM may be left out."""
-    return next(name for name in node.output if name)
+    return str(next(filter(None, node.output)))
 
 
 def dequantized(links: Links, tensor: str) -> str | None:
