@@ -9,7 +9,7 @@ from onnxruntime.quantization.quant_utils import QUANT_INPUT_SUFFIX
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from seqto.graph.inner import dequantized
+from seqto.graph.inner import dequantized, first_output
 from seqto.graph.links import Links
 from seqto.graph.load import input_specs
 from seqto.protocols import Quantizer, Task
@@ -187,13 +187,13 @@ def _places(model: Model, quantized: Model, layers: Sequence[Layer]) -> dict[str
     """Return where the layers' inputs and outputs are found in both models."""
     given, links = Links(model.proto.graph), Links(quantized.proto.graph)
     floats = {node.name: node for node in given.nodes}
-    # A layer that became integer operations is gone, but its tensors keep their names.
+    # A layer that became other operations is gone, but its tensors keep their names.
     nodes = floats | {node.name: node for node in links.nodes}
     found = {}
     for layer in layers:
         before, after = floats[layer.name], nodes[layer.name]
         position = next(at for at, name in enumerate(before.input) if name not in given.constants)
-        made = after.output[0]
+        made = first_output(after)
         found[layer.name] = _Places(
             _Place(before.input[position], after.input[position]),
             # Where ORT removes a Relu, the layer writes the Relu's output, named as in float.

@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError
-from seqto.graph.inner import dequantized
+from seqto.graph.inner import dequantized, first_output
 from seqto.graph.layers import weight_layers
 from seqto.graph.links import Links
 from seqto.protocols import Quantizer, Task
@@ -164,10 +164,11 @@ def _measure(
 
 def _matching(model: Model, quantized: Model, layers: Sequence[Layer]) -> dict[str, _Tensors]:
     given, links = Links(model.proto.graph), Links(quantized.proto.graph)
-    nodes = {node.name: node for node in links.nodes}
+    # A table's lookup became other operations, but its output keeps its name.
+    nodes = {node.name: node for node in (*given.nodes, *links.nodes)}
     found = {}
     for layer in layers:
-        before = nodes[layer.name].output[0]
+        before = first_output(nodes[layer.name])
         reference = before.removesuffix(QUANT_INPUT_SUFFIX)
         after = dequantized(links, before)
         if given.maker(reference) is not None:

@@ -8,7 +8,7 @@ from seqto.errors import ModelError
 from seqto.tasks.box_layouts import AnchorLayout, RowLayout, SeparateLayout, YoloLayout, activated
 from seqto.tasks.box_reading import Reading
 from seqto.tasks.boxes import Boxes, corners_of, sizes_of
-from seqto.tasks.output_forms import forms_of, listed, samples_of
+from seqto.tasks.output_forms import Sample, forms_of, listed, samples_of
 from seqto.types import Outputs
 
 _TOLERANCE = 1e-3
@@ -29,8 +29,10 @@ def check_values(reading: Reading, reference: Outputs, knows_objectness: bool) -
         _check_anchors(reading, reading.layout, reference)
     elif isinstance(reading.layout, RowLayout | SeparateLayout):
         _check_labels(reading.layout, reference)
-        found = [reading.layout.boxes(sample) for sample in samples_of(reference)]
-        _check_scores([each.scores for each in found], "task.scores or task.columns", reference)
+        found = [reading.layout.boxes(sample) for sample in _usable(reference)]
+        _check_scores(
+            [each.scores for each in found], "task.scores_output or task.columns", reference
+        )
         _check_sizes([_above(each, reading.threshold) for each in found], reference)
 
 
@@ -39,7 +41,7 @@ def check_found(found: Sequence[Boxes | None], threshold: float, reference: Outp
     if not any(found):
         raise ModelError(
             f"the float model finds no box with a score of at least {threshold} in any of "
-            f"{len(found)} samples (outputs {_listed(reference)}), so nothing could be lost. Lower "
+            f"{len(found)} samples {_listed(reference)}, so nothing could be lost. Lower "
             "task.threshold, or check the preprocessing, the data and the task's other keys."
         )
 
@@ -82,7 +84,7 @@ def _check_crowd(above: int, anchors: int, reference: Outputs) -> None:
 
 def _check_sizes(corners: Sequence[np.ndarray], reference: Outputs) -> None:
     sizes = sizes_of(np.concatenate([np.zeros((0, 4)), *corners]))
-    turned = (sizes < 0).any(axis=1)
+    turned = np.asarray((sizes < 0).any(axis=1))
     # One box may be broken; a format that is wrong breaks many.
     if turned.sum() > len(turned) / 10:
         raise ModelError(
@@ -118,14 +120,21 @@ def _beside_first(layout: YoloLayout, threshold: float, reference: Outputs) -> I
 
 
 def _check_labels(layout: RowLayout | SeparateLayout, reference: Outputs) -> None:
-    labels = [layout.labels_of(sample).astype(np.float64) for sample in samples_of(reference)]
+    labels = [layout.labels_of(sample).astype(np.float64) for sample in _usable(reference)]
     values = np.concatenate([np.zeros(0), *labels])
     if (values != np.round(values)).any():
-        key = "columns" if isinstance(layout, RowLayout) else "labels"
+        key = "columns" if isinstance(layout, RowLayout) else "labels_output"
         raise ModelError(
             f"the classes in the model's outputs {_listed(reference)} are no whole numbers, so "
             f"they stand elsewhere. Set task.{key}, or another task.layout."
         )
+
+
+def _usable(reference: Outputs) -> Iterator[Sample]:
+    """Yield the samples with nothing but numbers."""
+    for sample in samples_of(reference):
+        if all(np.isfinite(values).all() for values in sample.values()):
+            yield sample
 
 
 def _above(boxes: Boxes, threshold: float) -> np.ndarray:
@@ -133,4 +142,4 @@ def _above(boxes: Boxes, threshold: float) -> np.ndarray:
 
 
 def _listed(reference: Outputs) -> str:
-    return listed(forms_of(reference))
+    return f"({listed(forms_of(reference))})"

@@ -36,9 +36,9 @@ _WORDS = {
 """What exporters call the outputs."""
 
 _USED = {
-    "yolo": {"boxes", "channels", "objectness", "classes", "activation"},
-    "boxes_scores": {"boxes", "scores", "activation"},
-    "nms": {"boxes", "scores", "labels", "counts", "columns"},
+    "yolo": {"boxes_output", "channels", "objectness", "classes", "activation"},
+    "boxes_scores": {"boxes_output", "scores_output", "activation"},
+    "nms": {"boxes_output", "scores_output", "labels_output", "counts_output", "columns"},
 }
 """The keys that a layout understands, beside the format of its boxes."""
 
@@ -48,10 +48,10 @@ class LayoutSettings:
     """What users may say of a detector's outputs; what they do not say is guessed."""
 
     layout: LayoutName | None = None
-    boxes: str | None = None
-    scores: str | None = None
-    labels: str | None = None
-    counts: str | None = None
+    boxes_output: str | None = None
+    scores_output: str | None = None
+    labels_output: str | None = None
+    counts_output: str | None = None
     columns: Sequence[Column] | None = None
     channels: Literal["first", "last"] | None = None
     objectness: bool | None = None
@@ -69,7 +69,7 @@ def layout_of(settings: LayoutSettings, outputs: Outputs) -> AnchorLayout | BoxL
         return _yolo(settings, forms)
     if name == "boxes_scores":
         return _pair(settings, forms)
-    if _row_forms(forms) and not settings.scores:
+    if _row_forms(forms) and not settings.scores_output:
         return _rows(settings, forms)
     return _separate(settings, forms)
 
@@ -97,14 +97,15 @@ def _guess(forms: Sequence[Form]) -> LayoutName:
     if any(partners):
         return "boxes_scores"
     raise ModelError(
-        f"the model's outputs are {listed(forms)}, which do not tell how its boxes are written. "
-        "Choose task.layout=yolo, boxes_scores or nms, or write task.decode=mypkg.module:function."
+        f"the model's outputs do not tell how its boxes are written: {listed(forms)}. Choose "
+        "task.layout=yolo, boxes_scores or nms, write task.decode=mypkg.module:function, or choose "
+        "another task=."
     )
 
 
 def _yolo(settings: LayoutSettings, forms: Sequence[Form]) -> YoloLayout:
     fitting = [form for form in forms if _is_matrix(form) and min(form.shape) >= 5]
-    form = the_one("boxes and scores", "task.boxes", settings.boxes, fitting, forms)
+    form = the_one("boxes and scores", "task.boxes_output", settings.boxes_output, fitting, forms)
     if form not in fitting:
         raise _misfit(form, "yolo", "one table of anchors and channels, four for the box")
     first = _channels_first(settings, form)
@@ -128,8 +129,8 @@ def _channels_first(settings: LayoutSettings, form: Form) -> bool:
         return settings.channels == "first"
     if form.shape[0] == form.shape[1]:
         raise ModelError(
-            f"the model's output {form} has as many channels as anchors. Say which axis has the "
-            "channels, with task.channels=first or last."
+            f"the model's output {form}, as many channels as anchors. Say which axis has the "
+            "channels, with task.channels=first or last, or choose another task=."
         )
     return form.shape[0] < form.shape[1]
 
@@ -138,7 +139,7 @@ def _class_count(settings: LayoutSettings, most: int, form: Form) -> int:
     count = settings.classes or most
     if not 1 <= count <= most:
         raise ConfigError(
-            f"the model's output {form} has room for {max(most, 0)} classes behind the box, not "
+            f"the model's output {form}, with room for {max(most, 0)} classes behind the box, not "
             f"for {max(count, 1)}: change task.classes, task.objectness or task.channels."
         )
     return count
@@ -147,9 +148,9 @@ def _class_count(settings: LayoutSettings, most: int, form: Form) -> int:
 def _pair(settings: LayoutSettings, forms: Sequence[Form]) -> PairLayout:
     boxes = _boxes_form(settings, forms)
     fitting = _partners(boxes, forms)
-    scores = _found("scores", settings.scores, fitting, forms)
+    scores = _found("scores", settings.scores_output, fitting, forms)
     if scores not in fitting:
-        raise _misfit(scores, "boxes_scores", f"a row of scores for each box of {boxes}")
+        raise _misfit(scores, "boxes_scores", f"a row of scores for each box of {boxes.name!r}")
     count = scores.shape[1] if len(scores.shape) == 2 else 1
     return PairLayout(
         boxes=boxes.name,
@@ -161,14 +162,14 @@ def _pair(settings: LayoutSettings, forms: Sequence[Form]) -> PairLayout:
 
 
 def _rows(settings: LayoutSettings, forms: Sequence[Form]) -> RowLayout:
-    form = the_one("boxes", "task.boxes", settings.boxes, _row_forms(forms), forms)
+    form = the_one("boxes", "task.boxes_output", settings.boxes_output, _row_forms(forms), forms)
     if not _is_rows(form):
         raise _misfit(form, "nms", "rows of 6 or 7 columns")
     columns = tuple(settings.columns or ROWS[form.shape[1]])
     missing = set(ROWS[6]) - set(columns)
     if missing or len(columns) != form.shape[1]:
         raise ConfigError(
-            f"task.columns={list(columns)} does not fit the model's output {form}: name each of "
+            f"task.columns={list(columns)} does not fit: the model's output {form}. Name each of "
             f"its {form.shape[1]} columns, with {', '.join(ROWS[6])} among them."
         )
     return RowLayout(form.name, columns, settings.box_format or "xyxy")
@@ -179,7 +180,7 @@ def _separate(settings: LayoutSettings, forms: Sequence[Form]) -> SeparateLayout
     vectors = [form for form in _partners(boxes, forms) if len(form.shape) == 1]
     labels = _labels_form(settings, vectors, forms)
     rest = [form for form in vectors if form != labels]
-    scores = _found("scores", settings.scores, rest, forms)
+    scores = _found("scores", settings.scores_output, rest, forms)
     return SeparateLayout(
         corners=boxes.name,
         scores=scores.name,
@@ -193,21 +194,23 @@ def _labels_form(settings: LayoutSettings, vectors: Sequence[Form], forms: Seque
     """Return the classes' output: integers among numbers, or called so."""
     integers = [form for form in vectors if form.is_integer]
     fitting = integers if len(integers) == 1 else vectors
-    if not settings.labels and settings.scores:
-        fitting = [form for form in fitting if form.name != settings.scores]
-    return _found("labels", settings.labels, fitting, forms)
+    if not settings.labels_output and settings.scores_output:
+        fitting = [form for form in fitting if form.name != settings.scores_output]
+    return _found("labels", settings.labels_output, fitting, forms)
 
 
 def _counts_name(settings: LayoutSettings, forms: Sequence[Form]) -> str | None:
     """Return the output that counts a sample's boxes, if there is one."""
     single = [form for form in forms if form.shape in ((), (1,))]
-    if settings.counts or single:
-        return _found("counts", settings.counts, single, forms).name
+    if settings.counts_output or single:
+        return _found("counts", settings.counts_output, single, forms).name
     return None
 
 
 def _boxes_form(settings: LayoutSettings, forms: Sequence[Form]) -> Form:
-    found = _found("boxes", settings.boxes, [form for form in forms if _is_boxes(form)], forms)
+    found = _found(
+        "boxes", settings.boxes_output, [form for form in forms if _is_boxes(form)], forms
+    )
     if not _is_boxes(found):
         raise _misfit(found, settings.layout or "boxes_scores", "four numbers for each box")
     return found
@@ -222,7 +225,7 @@ def _found(
     """Return the output with this role by its shape, and where several fit, by its name."""
     called = [form for form in fitting if any(word in form.name.lower() for word in _WORDS[role])]
     only = called if len(fitting) > 1 else fitting
-    return the_one(role, f"task.{role}", chosen, only, forms)
+    return the_one(role, f"task.{role}_output", chosen, only, forms)
 
 
 def _row_forms(forms: Sequence[Form]) -> list[Form]:
@@ -252,7 +255,7 @@ def _partners(boxes: Form, forms: Sequence[Form]) -> list[Form]:
 
 def _misfit(form: Form, layout: str, wanted: str) -> ModelError:
     return ModelError(
-        f"the model's output {form} does not fit task.layout={layout}, which expects {wanted}. "
-        "Choose another task.layout (yolo, boxes_scores, nms), or write "
-        "task.decode=mypkg.module:function."
+        f"the model's output {form}, but task.layout={layout} expects {wanted}. Choose another "
+        "task.layout (yolo, boxes_scores, nms), write task.decode=mypkg.module:function, or choose "
+        "another task=."
     )

@@ -28,9 +28,13 @@ class Anchors:
     scores: np.ndarray
 
     @property
-    def are_numbers(self) -> bool:
-        """Whether no value is NaN."""
-        return not (has_nan(self.boxes) or has_nan(self.scores))
+    def are_usable(self) -> bool:
+        """Whether all scores are finite, and no box is NaN."""
+        if not self.scores.size:
+            return True
+        # A minimum or maximum costs less than a look at each value, and is NaN if any value is.
+        finite = np.isfinite([self.scores.min(), self.scores.max()]).all()
+        return bool(finite and not has_nan(self.boxes))
 
 
 @dataclass(frozen=True)
@@ -143,7 +147,7 @@ def activated(values: np.ndarray, activation: Activation | None) -> np.ndarray:
 def class_ids(labels: np.ndarray) -> np.ndarray:
     """Return classes as integers; -1 for what is no number."""
     known = np.isfinite(labels) & (np.abs(labels) < 2**31)
-    return np.where(known, labels, -1).astype(np.int64)
+    return np.rint(np.where(known, labels, -1)).astype(np.int64)
 
 
 def has_nan(values: np.ndarray) -> bool:

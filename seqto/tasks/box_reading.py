@@ -61,9 +61,10 @@ class Reading:
         found = self._found(sample, threshold)
         if found is None:
             return None
-        kept = surest_first(found, threshold)
-        if not (np.isfinite(kept.corners).all() and np.isfinite(kept.scores).all()):
+        above = found.take(np.flatnonzero(found.scores >= threshold))
+        if not (np.isfinite(above.corners).all() and np.isfinite(above.scores).all()):
             return None
+        kept = surest_first(above, threshold)
         if self.suppresses:
             return without_repeats(kept, self.iou, self.most)
         return kept.take(np.arange(min(len(kept), self.most)))
@@ -85,7 +86,7 @@ class Reading:
         """Return all anchors of a sample, without the background; None if they are not usable."""
         assert isinstance(self.layout, AnchorLayout)
         anchors = self.layout.anchors(sample)
-        if not anchors.are_numbers:
+        if not anchors.are_usable:
             return None
         if self.background is None:
             return anchors

@@ -54,7 +54,7 @@ def overlaps(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     shared = np.maximum(high - low, 0).prod(axis=2)
     areas = [sizes_of(each).prod(axis=1) for each in (one, other)]
     union = areas[0][:, None] + areas[1][None, :] - shared
-    return np.divide(shared, union, out=np.zeros_like(shared), where=union > 0)
+    return np.asarray(np.divide(shared, union, out=np.zeros_like(shared), where=union > 0))
 
 
 def surest_first(boxes: Boxes, threshold: float) -> Boxes:

@@ -113,7 +113,7 @@ class Detection(LayoutSettings):
         return self.background
 
 
-@plain_dataclass(frozen=True)
+@plain_dataclass
 class BoxDisagreement:
     """One minus the F1 score of a candidate's boxes, those of the float model being right."""
 

@@ -19,11 +19,11 @@ def named_function(path: str, key: str) -> Callable[..., Any]:
     # Whatever the user's module raises when it is imported.
     except Exception as error:
         raise ConfigError(
-            f"{key}={path} cannot be imported: {reason(error)}. Install its package, or set PYTHONPATH to "
-            "the folder that holds it."
+            f"{key}={path} cannot be imported: {reason(error)}. Install its package, or set "
+            "PYTHONPATH to the folder that holds it."
         ) from error
-    function = getattr(found, name, None)
-    if not callable(function):
+    function: Callable[..., Any] | None = getattr(found, name, None)
+    if function is None or not callable(function):
         known = [each for each in vars(found) if callable(getattr(found, each))]
         raise ConfigError(f"{key}={path}: {module} has no function {name!r}{nearest(name, known)}.")
     return function

@@ -25,7 +25,7 @@ class Form:
 
     def __str__(self) -> str:
         sizes = ", ".join("?" if size == VARIES else str(size) for size in self.shape)
-        return f"{self.name!r} [{sizes}]"
+        return f"{self.name!r} has the shape [{sizes}]"
 
 
 def forms_of(outputs: Outputs) -> list[Form]:
@@ -65,9 +65,11 @@ def the_one(
         return named(chosen, key, forms)
     if len(fitting) == 1:
         return fitting[0]
+    several = f"{len(forms)} outputs" if len(forms) > 1 else "one output"
     raise ModelError(
-        f"the model's outputs are {listed(forms)}: which one holds the {role} is not clear. Name "
-        f"it with {key}=<output>, or choose the task's outputs with model.outputs=[...]."
+        f"the model has {several}, {listed(forms)}: which one holds the {role} is not clear. "
+        f"Name it with {key}=<output>, leave the others out with "
+        f"model.outputs=[{(fitting or forms)[0].name}], or choose another task=."
     )
 
 
@@ -78,7 +80,7 @@ def named(chosen: str, key: str, forms: Sequence[Form]) -> Form:
             return form
     raise ConfigError(
         f"{key}={chosen} names no output{nearest(chosen, [each.name for each in forms])}: the "
-        f"model's outputs are {listed(forms)}."
+        f"model has the outputs {', '.join(each.name for each in forms)}."
     )
 
 

@@ -78,7 +78,7 @@ class AveragePrecision:
         """Return the best precision at each recall or a larger one, curve by curve."""
         # Going backward, each curve is lifted above the ones that were passed.
         lift = -2.0 * self._curve
-        return np.maximum.accumulate((precision + lift)[::-1])[::-1] - lift
+        return np.asarray(np.maximum.accumulate((precision + lift)[::-1])[::-1] - lift)
 
 
 def _hits(found: Boxes, target: Boxes, iou: np.ndarray) -> np.ndarray:
