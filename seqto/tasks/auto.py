@@ -16,6 +16,7 @@ from seqto.protocols import Task
 from seqto.tasks.binary import Binary
 from seqto.tasks.classification import Classification
 from seqto.tasks.embedding import Embedding
+from seqto.tasks.segmentation import Segmentation
 from seqto.tasks.tokens import Tokens
 from seqto.types import Outputs, Targets, TensorSpec
 
@@ -134,6 +135,8 @@ def _by_rank(seen: _Seen) -> Guess | None:
     alike = len({np.shape(each) for each in seen.entries}) == 1
     if len(seen.shape) == 1 and alike:
         return _of_rows(seen)
+    if len(seen.shape) == 3:
+        return _of_pixels(seen)
     same_last = len({np.shape(each)[-1] for each in seen.entries}) == 1
     return _of_positions(seen) if len(seen.shape) == 2 and same_last else None
 
@@ -187,6 +190,18 @@ def _of_positions(seen: _Seen) -> Guess | None:
         return Guess(Tokens(), "rows sum to 1 at each position of a text")
     if seen.says_scores:
         return Guess(Tokens(), f"the output is called {seen.name!r} and the model takes texts")
+    return None
+
+
+def _of_pixels(seen: _Seen) -> Guess | None:
+    """Return what images mean: classes of pixels, if their probabilities are seen."""
+    maps = [np.asarray(each) for each in seen.entries]
+    if not seen.images or any(each.ndim != 3 for each in maps):
+        return None
+    for axis in (0, 2):
+        rows = [np.moveaxis(each, axis, -1) for each in maps]
+        if all(usable(each).any() and are_distributions(each) for each in rows):
+            return Guess(Segmentation(axis=axis), "the values of each pixel sum to 1")
     return None
 
 

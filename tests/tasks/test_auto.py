@@ -135,6 +135,17 @@ def test_people_are_no_classes_of_an_embedding() -> None:
     assert guess(unit(floats(512)), targets=np.arange(8)).task.name == "embedding"
 
 
+@pytest.mark.parametrize("axis", [0, 2])
+def test_probabilities_of_pixels_are_masks(axis: int) -> None:
+    maps = np.moveaxis(softmax(floats(16, 16, 3)), -1, axis + 1)
+    found = guess(maps)
+    assert (found.task.name, getattr(found.task, "axis", None)) == ("segmentation", axis)
+    outputs = {"out": maps}
+    assert not np.any(found.task.metric.losses(outputs, outputs))
+    with pytest.raises(ModelError, match="task=segmentation .* task=regression"):
+        guess(maps, SOUND)
+
+
 def test_texts_of_several_lengths_have_tokens() -> None:
     ragged = tuple(DRAW.randn(count, 9).astype(np.float32) for count in (1, 4, 9))
     assert guess(ragged, TEXT, "logits").task.name == "tokens"
