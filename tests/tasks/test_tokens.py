@@ -87,7 +87,8 @@ def test_large_vocabularies_do_not_fill_the_memory() -> None:
     Tokens().harm({"out": logits}).per_sample({"out": logits})
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert most < logits.nbytes / 0.5
+    # Five copies in float64, without parts, would be ten times as much.
+    assert most < 2 * logits.nbytes
 
 
 def test_scores_are_those_of_scikit_learn() -> None:
