@@ -46,7 +46,7 @@ def test_the_name_that_another_input_has_first_tells_it_too() -> None:
         ([None, None], [2, None, 128], 1, None),
         ([1, 576], [2, 1, 128], 1, 1),
         ([None, 576], [2, 1, 128], 1, 1),
-        (["s0", 64], ["layers", "s0", 128], 1, None),
+        (["s0", 64], [2, "s0", 128], 1, None),
         ([2, 64], [2, 2, 128], 1, 2),
         ([4, 64], [4, 2, 128], 0, 4),
         ([None, 64], [None, 2, 128], 0, None),
@@ -229,6 +229,24 @@ def test_a_cache_that_grows_is_empty_at_the_start() -> None:
     interface = interface_of(decoder(width=8))
     assert [spec.shape for spec in interface.states] == [(None, 0, 8)] * 2
     assert list(interface.outputs) == ["logits"]
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "shape"),
+    [
+        ("h0", "hn", [1, "batch", "hidden"]),
+        ("state", "stateN", [None, None, None]),
+        ("past_0", "present_0", ["batch*heads", "past", 64]),
+    ],
+)
+def test_a_state_whose_start_is_not_known_is_for_the_dataset(
+    name: str, output: str, shape: Dims
+) -> None:
+    model = shaped({"x": ["batch", 4], name: shape}, {"y": ["batch", 4], output: shape})
+    interface = interface_of(model)
+    assert not interface.states
+    assert [spec.name for spec in interface.inputs] == ["x", name]
+    assert list(interface.outputs) == ["y"]
 
 
 @pytest.mark.parametrize("make", [lstm, decoder])
