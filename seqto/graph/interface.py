@@ -9,6 +9,7 @@ from seqto.graph.batch_axes import (
     check_names,
     fixed_batch,
     input_axes,
+    other_names,
     output_axis,
     ragged_outputs,
 )
@@ -33,9 +34,9 @@ def interface_of(model: Model, reading: Reading | None = None) -> Interface:
     compared = _compared(model, outputs, states, reading.outputs)
     batch = fixed_batch(inputs, axes)
     ragged = ragged_outputs(model.proto.graph)
-    names = batch_names(inputs, axes)
+    names = batch_names(inputs, axes), other_names(inputs, axes)
     output_axes = {
-        each.name: output_axis(each, names, batch, each.name in ragged, reading.batch_axes)
+        each.name: output_axis(each, *names, batch, each.name in ragged, reading.batch_axes)
         for each in compared
     }
     started = [each for each in inputs if each.name in states and can_start(each, axes[each.name])]

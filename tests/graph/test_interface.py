@@ -109,7 +109,12 @@ def test_specs_have_the_batch_first() -> None:
         ([None, 10], 0),
         (["unk__7", 10], 0),
         (["Softmaxy_dim_0", 10], 0),
+        (["p2o.DynamicDimension.3", 10], 0),
+        (["outputs", 10], 0),
         (["num_dets", 7], None),
+        (["boxes", 7], None),
+        (["batch*20", 7], None),
+        (["sequence", 7], None),
         (["u0", 4], None),
         ([25, 7], None),
         ([], None),
@@ -121,6 +126,11 @@ def test_the_axis_of_an_output(output: Dims, axis: int | None) -> None:
     assert interface.outputs == {"y": axis}
     # Without an axis, it cannot be told what belongs to which sample.
     assert interface.fixed_batch == (1 if axis is None else None)
+
+
+def test_another_axis_of_an_input_counts_no_samples() -> None:
+    interface = interface_of(shaped({"x": ["s0", "s1"]}, {"y": ["s1", 4], "z": ["s0", 4]}))
+    assert interface.outputs == {"y": None, "z": 0}
 
 
 def test_an_output_that_was_traced_with_one_sample_runs_one_at_a_time() -> None:
