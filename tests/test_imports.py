@@ -13,6 +13,7 @@ LEVELS = [
     | {"__init__"},
     {"graph"},
     {"models", "datasets", "quantizers", "search", "devices", "metrics", "tracking"},
+    {"tasks"},
     {"pareto", "sensitivity"},
     {"measuring"},
     {"study", "report", "promotion"},

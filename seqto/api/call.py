@@ -16,7 +16,7 @@ from seqto.errors import ConfigError, nearest
 from seqto.figures.table import limited
 from seqto.measuring.parts import READ
 from seqto.metrics.function import FunctionMetric
-from seqto.protocols import Device, Metric, Quantizer, Search, Sensitivity, Tracker
+from seqto.protocols import Device, Metric, Quantizer, Search, Sensitivity, Task, Tracker
 from seqto.report.commands import root
 
 _LIMITS = [f"max_{figure}" for figure in limited()]
@@ -33,7 +33,7 @@ KEYS = {
 }
 """Keywords, and the config key that each sets."""
 
-GROUPS = ("preprocess", "device", "quantization", "sensitivity", "search", "metric")
+GROUPS = ("preprocess", "device", "quantization", "sensitivity", "search", "task", "metric")
 """Keywords that choose from a config group by name, or give an object instead."""
 
 _READ_KEYS = {f"{group}.{name}" for group, names in READ.items() for name in names}
@@ -51,6 +51,7 @@ _PROTOCOLS: dict[str, type] = {
     "quantization": Quantizer,
     "sensitivity": Sensitivity,
     "search": Search,
+    "task": Task,
     "metric": Metric,
 }
 
@@ -207,7 +208,7 @@ def _take_choice(call: Call, group: str, value: Any) -> None:
     elif group == "preprocess":
         choices = ", ".join(known_choices(group))
         raise ConfigError(f"preprocess={value!r} has to be a name: {choices}.")
-    elif group == "metric" and callable(value) and not hasattr(value, "loss"):
+    elif group == "metric" and callable(value) and not hasattr(value, "losses"):
         call.objects[group] = FunctionMetric(value)
     else:
         call.objects[group] = checked_part(value, _PROTOCOLS[group], group)

@@ -25,7 +25,7 @@ from seqto.config.complaints import complaints
 from seqto.errors import ConfigError, TrackingError
 from seqto.measuring.choice import checked, excluding, mixed
 from seqto.measuring.subject import rank_layers
-from seqto.protocols import Device, Metric, Quantizer, Search, Sensitivity, Tracker
+from seqto.protocols import Device, Metric, Quantizer, Search, Sensitivity, Task, Tracker
 from seqto.report.commands import root
 from seqto.study.device_limits import DOCUMENT
 from seqto.tracking.memory import MemoryTracker
@@ -50,6 +50,7 @@ def tune(
     quantization: str | Quantizer | None = None,
     sensitivity: str | Sensitivity | None = None,
     search: str | Search | None = None,
+    task: str | Task | None = None,
     metric: Any | Metric | None = None,
     precisions: Sequence[str] | None = None,
     objectives: Sequence[str] | None = None,
@@ -89,8 +90,12 @@ def tune(
             or a `Quantizer`.
         sensitivity: How layers are ranked: a name, or a `Sensitivity`.
         search: Which candidates are tried: a name such as `"budget"`, or a `Search`.
-        metric: What accuracy loss means: a name, a `Metric`, or a function of the float model's
-            outputs and the candidate's that returns a loss in [0, 1].
+        task: What the model's outputs mean: a name such as `"detection"`, or a `Task` such as
+            `seqto.tasks.detection.Detection(layout="yolo")`. None: it is told from the outputs,
+            where they are clear.
+        metric: What accuracy loss means, if not what the task says: a name, a `Metric`, or a
+            function of the float model's outputs and the candidate's, both by name with one entry
+            per sample, that returns a loss in [0, 1] for each sample.
         precisions: The precisions to choose from, such as `["int4", "int8", "float16", "float32"]`.
         objectives: What the front trades off, such as `["accuracy_loss", "latency_ms"]`.
         evaluations: At most how many candidates are evaluated in full.
@@ -129,7 +134,7 @@ def tune(
     keywords = {
         **{"outputs": outputs, "batch_axes": batch_axes, "constants": constants},
         **{"preprocess": preprocess, "device": device, "quantization": quantization},
-        **{"sensitivity": sensitivity, "search": search, "metric": metric},
+        **{"sensitivity": sensitivity, "search": search, "task": task, "metric": metric},
         **{"precisions": precisions, "objectives": objectives, "evaluations": evaluations},
         "max_accuracy_loss": max_accuracy_loss,
         "max_size_ratio": max_size_ratio,
@@ -172,6 +177,7 @@ def rank(
     device: str | Device | None = None,
     quantization: str | Quantizer | None = None,
     sensitivity: str | Sensitivity | None = None,
+    task: str | Task | None = None,
     precisions: Sequence[str] | None = None,
     calibration_size: int | None = None,
     evaluation_size: int | None = None,
@@ -191,6 +197,7 @@ def rank(
         device: As for `tune`.
         quantization: As for `tune`.
         sensitivity: As for `tune`.
+        task: As for `tune`; layers are ranked by the harm that it defines.
         precisions: The precisions to choose from; the frame has the bytes of each.
         calibration_size: As for `tune`.
         evaluation_size: As for `tune`.
@@ -213,7 +220,7 @@ def rank(
     keywords = {
         **{"outputs": outputs, "batch_axes": batch_axes, "constants": constants},
         **{"preprocess": preprocess, "device": device, "quantization": quantization},
-        **{"sensitivity": sensitivity, "precisions": precisions},
+        **{"sensitivity": sensitivity, "task": task, "precisions": precisions},
         **{"calibration_size": calibration_size, "evaluation_size": evaluation_size},
     }
     with complaints():
@@ -247,6 +254,7 @@ def quantize(
     preprocess: str | None = None,
     device: str | Device | None = None,
     quantization: str | Quantizer | None = None,
+    task: str | Task | None = None,
     metric: Any | Metric | None = None,
     calibration_size: int | None = None,
     evaluation_size: int | None = None,
@@ -271,6 +279,7 @@ def quantize(
         preprocess: As for `tune`.
         device: As for `tune`.
         quantization: As for `tune`.
+        task: As for `tune`.
         metric: As for `tune`.
         calibration_size: As for `tune`.
         evaluation_size: As for `tune`.
@@ -295,7 +304,7 @@ def quantize(
     keywords = {
         **{"outputs": outputs, "batch_axes": batch_axes, "constants": constants},
         **{"preprocess": preprocess, "device": device, "quantization": quantization},
-        **{"metric": metric, "name": name},
+        **{"task": task, "metric": metric, "name": name},
         **{"calibration_size": calibration_size, "evaluation_size": evaluation_size},
     }
     with complaints():
@@ -310,7 +319,7 @@ def quantize(
             chosen = mixed(_by_precision(precisions), subject)
         trial = measure_alone(context, checked(chosen, scheme, parts, subject))
     rebuild = Rebuild(parts.quantizer, subject.model, subject.ranges)
-    setup = Setup(rebuild, subject.baseline, parts.metric.name, parts.device.describe())
+    setup = Setup(rebuild, subject.baseline, subject.metric.name, parts.device.describe())
     return setup.candidate(trial, tracking is not None)
 
 

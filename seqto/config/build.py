@@ -9,7 +9,6 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from seqto.measuring.loss import check_metric
 from seqto.measuring.parts import GROUPS, READ, Parts
 from seqto.measuring.subject import Subject, prepare_subject
 from seqto.pareto.limits import Constraint, Gate
@@ -44,7 +43,6 @@ def build_context(config: DictConfig, given: Given | None = None) -> Context:
     # A job on another machine need not calibrate again.
     ranges = tracker.read_document(config.study.run, RANGES) if config.study.run else None
     subject = prepare_subject(parts, workspace, ranges)
-    check_metric(parts.metric, subject.reference)
     return Context(parts, subject, tracker, workspace)
 
 

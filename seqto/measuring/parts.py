@@ -5,7 +5,17 @@ from typing import Any
 
 from seqto.errors import ConfigError, nearest
 from seqto.identity import identity, settings
-from seqto.protocols import Dataset, Device, Metric, ModelSource, Quantizer, Search, Sensitivity
+from seqto.protocols import (
+    Dataset,
+    Device,
+    GuessedTask,
+    Metric,
+    ModelSource,
+    Quantizer,
+    Search,
+    Sensitivity,
+    Task,
+)
 from seqto.types import FLOAT32, INT8, Reading
 
 GROUPS = {
@@ -14,6 +24,7 @@ GROUPS = {
     "quantization": "quantizer",
     "sensitivity": "sensitivity",
     "search": "search",
+    "task": "task",
     "metric": "metric",
     "device": "device",
 }
@@ -33,7 +44,9 @@ class Parts:
     sensitivity: Sensitivity
     search: Search
     device: Device
-    metric: Metric
+    task: Task | GuessedTask
+    metric: Metric | None = None
+    """The user's own; by default the task's."""
     precisions: tuple[str, ...] = (INT8, FLOAT32)
     reading: Reading = field(default_factory=Reading)
 

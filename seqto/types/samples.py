@@ -6,7 +6,7 @@ from itertools import islice
 
 import numpy as np
 
-from seqto.types.outputs import Targets
+from seqto.types.model_outputs import Targets
 from seqto.types.reading import BatchAxes
 
 Arrays = Mapping[str, np.ndarray]
