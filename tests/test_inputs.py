@@ -115,11 +115,12 @@ def test_inputs_that_do_not_agree_on_the_batch_are_refused(tmp_path: Path) -> No
         lab(tmp_path, model)
 
 
-def test_an_input_without_an_axis_for_samples_is_refused(tmp_path: Path) -> None:
+def test_an_input_without_an_axis_for_samples_is_fed_one_at_a_time(tmp_path: Path) -> None:
     model = residual()
     scale = helper.make_tensor_value_info("scale", TensorProto.FLOAT, [])
     model.proto.graph.input.append(scale)
     model.proto.graph.node[-1].output[0] = "unscaled"
     model.proto.graph.node.append(helper.make_node("Mul", ["unscaled", "scale"], ["y"], "mul"))
-    with pytest.raises(ModelError, match="'scale' float32.* has no axis for samples"):
-        lab(tmp_path, model)
+    samples = lab(tmp_path, model).subject.samples
+    assert len(list(samples.batches(8))) == len(samples)
+    assert next(samples.batches(8))["scale"].shape == ()

@@ -18,6 +18,7 @@ PACKAGES = {
     "apache-tvm": "pip install 'seqto[tvm]'",
     "huggingface_hub": "pip install 'seqto[hub]'",
     "datasets": "pip install 'seqto[hf]'",
+    "tokenizers": "pip install 'seqto[text]'",
     "hydra-joblib-launcher": "pip install 'seqto[joblib]'",
 }
 """The packages that seqto uses, and how to install the optional ones."""

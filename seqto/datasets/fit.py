@@ -20,6 +20,8 @@ def check_fits(
     if set(inputs) != {spec.name for spec in specs}:
         wanted = ", ".join(map(str, specs)) or "nothing"
         given = ", ".join(map(repr, inputs))
+        missing = [spec.name for spec in specs if spec.name not in inputs]
+        remedy = _or_constant(remedy, missing) if len(specs) > 1 else remedy
         raise _misfit(f"model wants {wanted}", dataset_name, given, remedy)
     for spec in specs:
         if not fits(inputs[spec.name], spec):
@@ -35,8 +37,18 @@ def single_input(specs: Sequence[TensorSpec], dataset_name: str) -> TensorSpec:
     """Return the only input of the model; raise DatasetError if it has more."""
     if len(specs) != 1:
         wanted = ", ".join(map(str, specs)) or "nothing"
-        raise _misfit(f"model wants {len(specs)} inputs: {wanted}", dataset_name, "one array")
+        remedy = _or_constant(REMEDY, [spec.name for spec in specs[1:]])
+        problem = f"model wants {len(specs)} inputs: {wanted}"
+        raise _misfit(problem, dataset_name, "one array", remedy)
     return specs[0]
+
+
+def _or_constant(remedy: str, missing: Sequence[str]) -> str:
+    """Return a remedy, with how to fix the first missing input if it never changes."""
+    if not missing:
+        return remedy
+    constants = f"'dataset.constants={{{missing[0]}: <value>}}'"
+    return f"{remedy}; or fix an input that never changes with {constants}"
 
 
 def as_wanted(arrays: Arrays, specs: Sequence[TensorSpec]) -> Arrays:
@@ -70,5 +82,5 @@ def shown(array: np.ndarray) -> str:
     return f"{array.dtype.name}[{', '.join(['?', *map(str, array.shape[1:])])}]"
 
 
-def _misfit(problem: str, dataset_name: str, given: str, remedy: str = REMEDY) -> DatasetError:
+def _misfit(problem: str, dataset_name: str, given: str, remedy: str) -> DatasetError:
     return DatasetError(f"{problem}, dataset {dataset_name} gives {given}: {remedy}.")

@@ -44,6 +44,10 @@ class HuggingFaceDataset:
     def __post_init__(self) -> None:
         self.name = Path(self.path).name
 
+    def has(self, name: str) -> bool:
+        """Return whether a column has values for the input of this name."""
+        return self.image is None and name in self._table().column_names
+
     def load(self, inputs: Sequence[TensorSpec]) -> Splits:
         """Return the splits under the names of the model's inputs."""
         table = self._table()

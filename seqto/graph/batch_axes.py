@@ -15,8 +15,13 @@ _SEQUENCE = re.compile(
     r"t|(\w*[_.])?(seq|sequence|time|steps?|timesteps?|frames?|tokens?|len|length)([_.]\w*)?|seqlen",
     re.IGNORECASE,
 )
-_INVENTED = re.compile(r"unk__\d+|\w*_dim_\d+|\?|-1|None|")
+_INVENTED = re.compile(r"unk__\d+|\w*_dim_\d+|p2o\.DynamicDimension\.\d+|\?|-1|None|")
 """Names that exporters and ONNX Runtime give to dimensions that they do not know."""
+_COUNTED = re.compile(
+    r"(num_?|nb?_|nr_)\w+|u\d+|\w*(det|box|roi|object|instance|proposal|point|edge|node)\w*|.*[^\w.].*",
+    re.IGNORECASE,
+)
+"""Names of what is found in a sample (torch writes `u0`), or of what is computed from sizes."""
 
 _RAGGED = ("NonMaxSuppression", "NonZero", "Unique", "Compress")
 """Operations whose number of results depends on the values that they get."""
@@ -78,6 +83,13 @@ def batch_names(inputs: Sequence[Tensor], axes: BatchAxes) -> set[str]:
     return {name for name in found if not _INVENTED.fullmatch(name)}
 
 
+def other_names(inputs: Sequence[Tensor], axes: BatchAxes) -> set[str]:
+    """Return the names that the other axes have."""
+    named = [(each, at) for each in inputs for at in range(len(each.dims))]
+    found = {each.dims[at] for each, at in named if at != axes[each.name]}
+    return {name for name in found if not _INVENTED.fullmatch(name)}
+
+
 def _sizes(inputs: Sequence[Tensor], axes: BatchAxes) -> list[int | None]:
     return [each.shape[axis] for each, axis in _with_axis(inputs, axes)]
 
@@ -111,9 +123,17 @@ def fixed_batch(inputs: Sequence[Tensor], axes: BatchAxes) -> int | None:
 
 
 def output_axis(
-    tensor: Tensor, names: Collection[str], fixed: int | None, is_ragged: bool, given: BatchAxes
+    tensor: Tensor,
+    names: Collection[str],
+    others: Collection[str],
+    fixed: int | None,
+    is_ragged: bool,
+    given: BatchAxes,
 ) -> int | None:
-    """Return the axis of the samples of an output; None if it has none, as behind an NMS."""
+    """Return the axis of the samples of an output; None if it has none, as behind an NMS.
+
+    `names` are those of the inputs' axes that count samples, `others` those of their other axes.
+    """
     if tensor.name in given:
         return _given(tensor, given)
     for axis in (tensor.named(names), tensor.like(_BATCH)):
@@ -123,15 +143,17 @@ def output_axis(
         return None
     if not tensor.has_shape:
         return 0
-    return 0 if _may_be_samples(tensor.dims[0], tensor.shape[0], fixed) else None
-
-
-def _may_be_samples(name: str, size: int | None, fixed: int | None) -> bool:
-    """Tell whether an output's first axis may count samples."""
-    if size is None:
-        return bool(_INVENTED.fullmatch(name))
+    name, size = tensor.dims[0], tensor.shape[0]
     # An exporter writes 1 where it has traced one sample.
-    return size in (fixed, 1)
+    may_count = size in (fixed, 1) if size is not None else _may_count(name, others)
+    return 0 if may_count else None
+
+
+def _may_count(name: str, others: Collection[str]) -> bool:
+    """Tell whether a free first axis of this name may count samples; it is checked when it runs."""
+    if _INVENTED.fullmatch(name):
+        return True
+    return not (name in others or _COUNTED.fullmatch(name) or _SEQUENCE.fullmatch(name))
 
 
 def ragged_outputs(graph: onnx.GraphProto) -> set[str]:

@@ -9,10 +9,11 @@ from seqto.graph.batch_axes import (
     check_names,
     fixed_batch,
     input_axes,
+    other_names,
     output_axis,
     ragged_outputs,
 )
-from seqto.graph.states import continued_states
+from seqto.graph.states import can_start, continued_states
 from seqto.graph.tensors import Tensor, input_tensors, output_tensors
 from seqto.types import BatchAxes, Interface, Model, Reading, TensorSpec
 
@@ -33,14 +34,15 @@ def interface_of(model: Model, reading: Reading | None = None) -> Interface:
     compared = _compared(model, outputs, states, reading.outputs)
     batch = fixed_batch(inputs, axes)
     ragged = ragged_outputs(model.proto.graph)
-    names = batch_names(inputs, axes)
+    names = batch_names(inputs, axes), other_names(inputs, axes)
     output_axes = {
-        each.name: output_axis(each, names, batch, each.name in ragged, reading.batch_axes)
+        each.name: output_axis(each, *names, batch, each.name in ragged, reading.batch_axes)
         for each in compared
     }
+    started = [each for each in inputs if each.name in states and can_start(each, axes[each.name])]
     return Interface(
-        inputs=tuple(_fed(each, axes) for each in inputs if each.name not in states),
-        states=tuple(_started(each, axes) for each in inputs if each.name in states),
+        inputs=tuple(_fed(each, axes) for each in inputs if each not in started),
+        states=tuple(_started(each, axes) for each in started),
         batch_axes=axes,
         outputs=output_axes,
         fixed_batch=_with_outputs(batch, compared, output_axes),

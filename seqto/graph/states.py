@@ -8,6 +8,9 @@ from seqto.graph.tensors import Tensor
 _WORDS = {"state", "hidden", "h", "c", "cell", "past", "cache", "cached", "mem", "mems", "memory"}
 """Words in the names of states; a name without one is no state, however alike an output's is."""
 
+_CACHES = {"past", "cache", "cached", "mem", "mems", "memory"}
+"""Words in the names of states that grow."""
+
 _BEFORE = {"in", "input", "prev", "previous", "old", "last", "init", "initial"}
 _AFTER = {"out", "output", "new", "next", "n", "updated", "cur", "current", "final"}
 _PRESENT = {"present": "past", "states": "state", "cn": "c", "hn": "h", "caches": "cache"}
@@ -35,6 +38,20 @@ def continued_states(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Map
             found[each.name] = ""
     none_left = len(found) == len(inputs) or set(found.values()) >= {each.name for each in outputs}
     return {} if none_left else found
+
+
+def can_start(state: Tensor, axis: int | None) -> bool:
+    """Tell whether the shape of a state at its start is known; else the dataset has to give it.
+
+    Only a cache is empty at the start, and only along an axis that does not also count samples.
+    """
+    free = [
+        name
+        for at, (name, size) in enumerate(zip(state.dims, state.shape, strict=True))
+        if size is None and at != axis
+    ]
+    is_cache = bool(_CACHES & set(_stem(state.name)))
+    return not free or (is_cache and not any("batch" in name.lower() for name in free))
 
 
 def _is_continued(state: Tensor, output: Tensor) -> bool:

@@ -10,6 +10,7 @@ from onnx_models import residual
 
 import seqto
 from seqto.api.call import Call, call_of
+from seqto.config.build import build_parts
 from seqto.config.compose import composed
 from seqto.config.words import word, written
 from seqto.datasets.digits import DigitsDataset
@@ -19,7 +20,7 @@ from seqto.metrics.agreement import TopKAgreement
 from seqto.metrics.function import FunctionMetric
 from seqto.models.local import LocalModel
 from seqto.search.ladder import LadderSearch
-from seqto.types import Outputs
+from seqto.types import Outputs, Reading
 
 
 class Nameless:
@@ -60,6 +61,9 @@ def call(model: Any = "my.onnx", samples: Any = DATA, labels: Any = None, **keyw
         ({"max_latency_ms": 8}, ["constraint.max_latency_ms=8"]),
         ({"calibration_size": 50}, ["dataset.calibration_size=50"]),
         ({"evaluation_size": 60}, ["dataset.evaluation_size=60"]),
+        ({"outputs": ["a", "b/c:0"]}, ["model.outputs=[a,'b/c:0']"]),
+        ({"batch_axes": {"state:0": 1, "y": None}}, [r"model.batch_axes={state\:0:1,y:null}"]),
+        ({"constants": {"sr": 16000}}, ["dataset.constants={sr:16000}"]),
         ({"overrides": ["sensitivity.samples=64"]}, ["sensitivity.samples=64"]),
     ],
     ids=str,
@@ -71,6 +75,16 @@ def test_keywords_are_the_words_of_the_command_line(
     start = [] if "model" in given or not given else ["model=local", "model.path=my.onnx"]
     assert made.words == [*start, *words]
     assert made.is_typed == ("samples" in given)
+
+
+def test_how_a_model_is_fed_counts_for_objects_too() -> None:
+    made = call(
+        model=LocalModel(path="my.onnx"), outputs=["y"], batch_axes={"x": 1}, constants={"sr": 8}
+    )
+    config = made.config()
+    assert build_parts(config, made.given(config, None)).reading == Reading(
+        outputs=["y"], batch_axes={"x": 1}, constants={"sr": 8}
+    )
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,26 @@ def test_several_inputs_are_fed_by_name(tmp_path: Path) -> None:
     np.testing.assert_array_equal(samples.inputs["tokens"] % 2, samples.inputs["mask"])
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.arange(120).reshape(10, 3, 4),
+        np.linspace(0, 1, 10),
+        np.array([f"text {at}" for at in range(10)]),
+    ],
+    ids=["masks", "floats", "texts"],
+)
+def test_labels_may_be_of_any_shape_and_type(tmp_path: Path, labels: np.ndarray) -> None:
+    pixels = np.arange(10, dtype=np.float32)[:, None, None, None] + np.zeros_like(noise())
+    splits = written(tmp_path / "a.npz", x=pixels, labels=labels).load([IMAGE])
+    for part in (splits.calibration, splits.evaluation):
+        assert part.targets is not None
+        wanted = labels[part.inputs["image"][:, 0, 0, 0].astype(int)]
+        np.testing.assert_array_equal(part.targets, wanted)
+    other = written(tmp_path / "b.npz", x=pixels, labels=labels[::-1]).load([IMAGE])
+    assert other.fingerprint != splits.fingerprint
+
+
 def test_labels_stay_with_their_samples(tmp_path: Path) -> None:
     pixels = noise()
     pixels[:, 0, 0, 0] = np.arange(10)

@@ -35,11 +35,17 @@ def test_missing_and_superfluous_arrays_are_refused() -> None:
         check_fits({"z": array}, [SPEC], "mine")
     with pytest.raises(DatasetError, match="model wants 'x'.*gives 'x', 'z'"):
         check_fits({"x": array, "z": array}, [SPEC], "mine")
+    rate = TensorSpec("sr", (1,), "int64")
+    with pytest.raises(DatasetError, match=r"'dataset\.constants=\{sr: <value>\}'"):
+        check_fits({"x": array}, [SPEC, rate], "mine")
 
 
 def test_single_input_is_the_only_one() -> None:
     assert single_input([SPEC], "mine") is SPEC
     with pytest.raises(DatasetError, match="model wants 2 inputs.*mine gives one array"):
         single_input([SPEC, SPEC], "mine")
+    rate = TensorSpec("sr", (1,), "int64")
+    with pytest.raises(DatasetError, match=r"'dataset\.constants=\{sr: <value>\}'"):
+        single_input([SPEC, rate], "mine")
     with pytest.raises(DatasetError, match="model wants 0 inputs"):
         single_input([], "mine")

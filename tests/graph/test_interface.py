@@ -46,7 +46,7 @@ def test_the_name_that_another_input_has_first_tells_it_too() -> None:
         ([None, None], [2, None, 128], 1, None),
         ([1, 576], [2, 1, 128], 1, 1),
         ([None, 576], [2, 1, 128], 1, 1),
-        (["s0", 64], ["layers", "s0", 128], 1, None),
+        (["s0", 64], [2, "s0", 128], 1, None),
         ([2, 64], [2, 2, 128], 1, 2),
         ([4, 64], [4, 2, 128], 0, 4),
         ([None, 64], [None, 2, 128], 0, None),
@@ -109,7 +109,12 @@ def test_specs_have_the_batch_first() -> None:
         ([None, 10], 0),
         (["unk__7", 10], 0),
         (["Softmaxy_dim_0", 10], 0),
+        (["p2o.DynamicDimension.3", 10], 0),
+        (["outputs", 10], 0),
         (["num_dets", 7], None),
+        (["boxes", 7], None),
+        (["batch*20", 7], None),
+        (["sequence", 7], None),
         (["u0", 4], None),
         ([25, 7], None),
         ([], None),
@@ -121,6 +126,11 @@ def test_the_axis_of_an_output(output: Dims, axis: int | None) -> None:
     assert interface.outputs == {"y": axis}
     # Without an axis, it cannot be told what belongs to which sample.
     assert interface.fixed_batch == (1 if axis is None else None)
+
+
+def test_another_axis_of_an_input_counts_no_samples() -> None:
+    interface = interface_of(shaped({"x": ["s0", "s1"]}, {"y": ["s1", 4], "z": ["s0", 4]}))
+    assert interface.outputs == {"y": None, "z": 0}
 
 
 def test_an_output_that_was_traced_with_one_sample_runs_one_at_a_time() -> None:
@@ -229,6 +239,24 @@ def test_a_cache_that_grows_is_empty_at_the_start() -> None:
     interface = interface_of(decoder(width=8))
     assert [spec.shape for spec in interface.states] == [(None, 0, 8)] * 2
     assert list(interface.outputs) == ["logits"]
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "shape"),
+    [
+        ("h0", "hn", [1, "batch", "hidden"]),
+        ("state", "stateN", [None, None, None]),
+        ("past_0", "present_0", ["batch*heads", "past", 64]),
+    ],
+)
+def test_a_state_whose_start_is_not_known_is_for_the_dataset(
+    name: str, output: str, shape: Dims
+) -> None:
+    model = shaped({"x": ["batch", 4], name: shape}, {"y": ["batch", 4], output: shape})
+    interface = interface_of(model)
+    assert not interface.states
+    assert [spec.name for spec in interface.inputs] == ["x", name]
+    assert list(interface.outputs) == ["y"]
 
 
 @pytest.mark.parametrize("make", [lstm, decoder])
