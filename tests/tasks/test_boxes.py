@@ -35,7 +35,10 @@ def test_overlap_is_the_shared_area_over_the_union() -> None:
 
 def test_only_sure_boxes_with_an_area_are_kept_in_order() -> None:
     found = boxes(
-        ([0, 0, 1, 1], 0.3, 0), ([0, 0, 0, 1], 0.9, 1), ([0, 0, 2, 2], 0.5, 2), ([0, 0, 1, 1], 0.2, 3)
+        ([0, 0, 1, 1], 0.3, 0),
+        ([0, 0, 0, 1], 0.9, 1),
+        ([0, 0, 2, 2], 0.5, 2),
+        ([0, 0, 1, 1], 0.2, 3),
     )
     assert surest_first(found, 0.3).classes.tolist() == [2, 0]
 
