@@ -63,11 +63,11 @@ def test_repeats_are_left_out_within_a_class() -> None:
 
 def test_suppression_is_that_of_a_plain_loop() -> None:
     draw = np.random.RandomState(0)
-    place = draw.uniform(0, 60, (200, 2))
-    corners = np.concatenate([place, place + draw.uniform(5, 30, (200, 2))], axis=1)
-    found = surest_first(Boxes(corners, draw.rand(200), draw.randint(0, 3, 200)), 0.0)
+    place = draw.uniform(0, 60, (400, 2))
+    corners = np.concatenate([place, place + draw.uniform(5, 30, (400, 2))], axis=1)
+    found = surest_first(Boxes(corners, draw.rand(400), draw.randint(0, 3, 400)), 0.0)
     kept: list[int] = []
-    for index in range(200):
+    for index in range(400):
         rivals = [each for each in kept if found.classes[each] == found.classes[index]]
         if all(overlaps(found.corners[[each]], found.corners[[index]]) <= 0.45 for each in rivals):
             kept.append(index)
