@@ -110,7 +110,7 @@ def _check_objectness(layout: YoloLayout, threshold: float, reference: Outputs) 
 
 def _beside_first(layout: YoloLayout, threshold: float, reference: Outputs) -> Iterator[np.ndarray]:
     """Yield the best score behind the fifth channel, for anchors where that one is high."""
-    for sample in samples_of(reference):
+    for sample in _usable(reference):
         values = sample[layout.output]
         rows = values.T if layout.channels_first else values
         last = 4 + layout.classes + layout.objectness

@@ -35,7 +35,7 @@ _WORDS = {
 }
 """What exporters call the outputs."""
 
-_USED = {
+_USED: dict[LayoutName, set[str]] = {
     "yolo": {"boxes_output", "channels", "objectness", "classes", "activation"},
     "boxes_scores": {"boxes_output", "scores_output", "activation"},
     "nms": {"boxes_output", "scores_output", "labels_output", "counts_output", "columns"},
@@ -63,7 +63,7 @@ class LayoutSettings:
 def layout_of(settings: LayoutSettings, outputs: Outputs) -> AnchorLayout | BoxLayout:
     """Return the layout of these outputs, or refuse them."""
     forms = forms_of(outputs)
-    name = settings.layout or _guess(forms)
+    name = settings.layout or _told(settings) or _guess(forms)
     _refuse_unused(settings, name)
     if name == "yolo":
         return _yolo(settings, forms)
@@ -72,6 +72,13 @@ def layout_of(settings: LayoutSettings, outputs: Outputs) -> AnchorLayout | BoxL
     if _row_forms(forms) and not settings.scores_output:
         return _rows(settings, forms)
     return _separate(settings, forms)
+
+
+def _told(settings: LayoutSettings) -> LayoutName | None:
+    """Return the only layout that understands all keys that users set, if there is one."""
+    keys = {key for key in set.union(*_USED.values()) if getattr(settings, key) is not None}
+    fitting = [name for name, used in _USED.items() if keys <= used]
+    return fitting[0] if len(fitting) == 1 else None
 
 
 def _refuse_unused(settings: LayoutSettings, name: LayoutName) -> None:

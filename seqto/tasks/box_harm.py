@@ -21,8 +21,9 @@ UNUSABLE = 100.0
 _SCALE = 10.0
 """The harm of losing all boxes.
 
-It makes the harm as large as the KL divergence of a classifier that loses as much: scores and
-corners that are off by 10 % change some 5 to 10 % of the boxes, and have a harm of 0.1.
+It brings the harm near the scale of a classifier's KL divergence. It was set on one detector, a
+YOLOv8n on 200 photos: with a harm of 0.1, noise of scores lost 9 % of F1 in images with boxes, and
+scores that were all 10 % too low lost 23 %.
 """
 
 _FAINT = 0.2

@@ -8,6 +8,8 @@ import numpy as np
 BoxFormat = Literal["xyxy", "yxyx", "cxcywh", "xywh"]
 """The four numbers of a box: two corners, or a centre or a corner with width and height."""
 
+_BLOCK = 128
+
 
 @dataclass(frozen=True)
 class Boxes:
@@ -67,10 +69,26 @@ def surest_first(boxes: Boxes, threshold: float) -> Boxes:
 
 def without_repeats(boxes: Boxes, iou: float, limit: int) -> Boxes:
     """Return the first boxes that no surer one of their class overlaps by more than `iou` (NMS)."""
-    left, kept = np.arange(len(boxes)), list[int]()
+    left, kept = np.arange(len(boxes)), np.zeros(0, np.int64)
     while len(left) and len(kept) < limit:
-        first, left = left[0], left[1:]
-        kept.append(int(first))
-        overlap = overlaps(boxes.corners[first : first + 1], boxes.corners[left])[0]
-        left = left[(overlap <= iou) | (boxes.classes[left] != boxes.classes[first])]
-    return boxes.take(np.array(kept, np.int64))
+        # Block by block: one by one is slow, and all at once needs much memory.
+        block, left = left[:_BLOCK], left[_BLOCK:]
+        fresh = block[_kept(_repeats(boxes, block, block, iou))]
+        kept = np.concatenate([kept, fresh])
+        left = left[~_repeats(boxes, fresh, left, iou).any(axis=0)]
+    return boxes.take(kept[:limit])
+
+
+def _repeats(boxes: Boxes, one: np.ndarray, other: np.ndarray, iou: float) -> np.ndarray:
+    """Return whether boxes of the second overlap boxes of the first, and have their class."""
+    alike = boxes.classes[one][:, None] == boxes.classes[other]
+    return np.asarray(alike & (overlaps(boxes.corners[one], boxes.corners[other]) > iou))
+
+
+def _kept(repeats: np.ndarray) -> np.ndarray:
+    """Return which boxes are left if each kept one leaves out its repeats among the next ones."""
+    kept = np.ones(len(repeats), bool)
+    for index in np.flatnonzero(repeats.sum(axis=1) > 1):
+        if kept[index]:
+            kept[index + 1 :] &= ~repeats[index, index + 1 :]
+    return kept

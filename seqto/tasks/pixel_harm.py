@@ -77,14 +77,17 @@ class PixelDivergence:
             return np.asarray(reference[0] != found[0], np.float64)
         # Float64, to be precise for small harms.
         wanted, got = (np.asarray(each, np.float64) for each in (reference, found))
-        if self._layout.axis is None or kind is Values.PROBABILITIES:
-            return _alone(wanted, got, kind is Values.LOGITS)
+        if kind is Values.PROBABILITIES:
+            return _alone(wanted, got)
+        if self._layout.axis is None:
+            # The threshold is where a pixel is as likely inside as outside.
+            return _alone(*(_sigmoid(each - self._layout.threshold) for each in (wanted, got)))
         return _together(wanted, got, kind is Values.LOGITS)
 
 
-def _alone(wanted: np.ndarray, got: np.ndarray, are_logits: bool) -> np.ndarray:
-    """Return the divergences of each class from its absence, added up."""
-    p, q = (np.clip(_sigmoid(x) if are_logits else x, FLOOR, 1 - FLOOR) for x in (wanted, got))
+def _alone(wanted: np.ndarray, got: np.ndarray) -> np.ndarray:
+    """Return the divergences of each class's probability, added up."""
+    p, q = (np.clip(each, FLOOR, 1 - FLOOR) for each in (wanted, got))
     terms = p * (np.log(p) - np.log(q)) + (1 - p) * (np.log1p(-p) - np.log1p(-q))
     return np.asarray(np.maximum(terms.sum(axis=0), 0.0))
 

@@ -57,7 +57,11 @@ class PixelLayout:
         if self.axis is None:
             return entry if self.values is Values.IDS else (entry >= self.threshold).astype(int)
         found = [chunk.argmax(axis=0) for chunk in self.chunks(entry)]
-        return np.concatenate(found).reshape(np.delete(entry.shape, self.axis))
+        return np.concatenate(found).reshape(self.size_of(entry))
+
+    def size_of(self, entry: np.ndarray) -> tuple[int, ...]:
+        """Return the height and the width of an entry."""
+        return tuple(size for axis, size in enumerate(entry.shape) if axis != self.axis)
 
     def is_usable(self, entry: np.ndarray) -> bool:
         """Return whether an entry has numbers, or ids, at all pixels."""
@@ -156,14 +160,14 @@ def _class_axis(form: Form, axis: int | None) -> int:
 
 def _guessed_axis(shape: tuple[int, ...]) -> int | None:
     """Return the axis of the classes: beside a square, or much shorter than the others."""
-    fixed = [axis for axis in (0, 2) if shape[axis] != VARIES]
     if shape[0] != shape[2] and shape[1] in (shape[0], shape[2]) and shape[1] != VARIES:
         return 2 if shape[0] == shape[1] else 0
-    if VARIES in shape:
-        return fixed[0] if len(fixed) == 1 else None
-    short, middle, _ = sorted(shape)
-    axis = shape.index(short)
-    return axis if axis != 1 and 2 * short <= middle else None
+    # Heights and widths may vary over samples, classes may not.
+    fixed = sorted(size for size in shape if size != VARIES)
+    if not fixed:
+        return None
+    axis = shape.index(fixed[0])
+    return axis if axis != 1 and all(2 * fixed[0] <= size for size in fixed[1:]) else None
 
 
 def _values_of_classes(entries: Sequence[np.ndarray], axis: int) -> Values:

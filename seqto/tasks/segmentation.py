@@ -69,8 +69,8 @@ class Segmentation:
         classes = MOST_IDS if layout.values is Values.IDS else layout.classes
         pairs = zip(layout.entries(outputs), targets, strict=True)
         for index, (entry, target) in enumerate(pairs):
-            shape = entry.shape if layout.axis is None else np.delete(entry.shape, layout.axis)
-            wanted = fitted(pixels_of(target, index), tuple(shape), self.resize_targets, index)
+            size = layout.size_of(entry)
+            wanted = fitted(pixels_of(target, index), size, self.resize_targets, index)
             counts = np.ones(wanted.shape, bool) if self.ignore is None else wanted != self.ignore
             check_classes(wanted[counts], classes, self.ignore, index)
             found = layout.class_map(entry)
