@@ -149,3 +149,64 @@ def constant(model: Model, name: str) -> np.ndarray:
         each for each in model.proto.graph.initializer if each.name == name
     )
     return numpy_helper.to_array(found)
+
+
+def masked_attention(hidden: float = -3.4e38, width: int = 32) -> Model:
+    """Return attention of one head over embedded words, of which word 0 is padding.
+
+    The layers are `embed`, `q`, `k`, `v` and `out`; the scores of padding get `hidden` added.
+    Normalization is spelt out behind it, as before opset 17.
+    """
+    numbers = {"scale": width**-0.5, "hidden": hidden, "two": 2.0, "small": 1e-5}
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["e"], "embed"),
+        helper.make_node("Equal", ["ids", "padding"], ["p"], "is_padding"),
+        helper.make_node("Cast", ["p"], ["pf"], "as_float", to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", ["pf", "axis"], ["pu"], "for_all"),
+        helper.make_node("Mul", ["pu", "hidden"], ["mask"], "mask"),
+        *(helper.make_node("MatMul", ["e", f"{each}_w"], [each], each) for each in "qkv"),
+        helper.make_node("Transpose", ["k"], ["kt"], "turn", perm=[0, 2, 1]),
+        helper.make_node("MatMul", ["q", "kt"], ["products"], "products"),
+        helper.make_node("Mul", ["products", "scale"], ["scores"], "scaled"),
+        helper.make_node("Add", ["scores", "mask"], ["masked"], "masked"),
+        helper.make_node("Softmax", ["masked"], ["shares"], "softmax", axis=-1),
+        helper.make_node("MatMul", ["shares", "v"], ["sums"], "sums"),
+        helper.make_node("MatMul", ["sums", "out_w"], ["o"], "out"),
+        helper.make_node("Add", ["o", "e"], ["r"], "residual"),
+        helper.make_node("ReduceMean", ["r"], ["mean"], "mean", axes=[-1]),
+        helper.make_node("Sub", ["r", "mean"], ["c"], "centred"),
+        helper.make_node("Pow", ["c", "two"], ["squares"], "squares"),
+        helper.make_node("ReduceMean", ["squares"], ["variance"], "variance", axes=[-1]),
+        helper.make_node("Add", ["variance", "small"], ["positive"], "positive"),
+        helper.make_node("Sqrt", ["positive"], ["deviation"], "deviation"),
+        helper.make_node("Div", ["c", "deviation"], ["n"], "even"),
+        helper.make_node("MatMul", ["n", "head_w"], ["y"], "head"),
+    ]
+    weights = [
+        *(numpy_helper.from_array(np.float32(each), name) for name, each in numbers.items()),
+        numpy_helper.from_array(np.array(0, np.int64), "padding"),
+        numpy_helper.from_array(np.array([1], np.int64), "axis"),
+        weight("table", WORDS, width),
+        *(weight(f"{each}_w", width, width) for each in ("q", "k", "v", "out", "head")),
+    ]
+    shape: Sequence[int | str] = ["N", LENGTH, width]
+    model = build(nodes, weights, {"ids": ["N", LENGTH]}, {"y": shape}, name="masked_attention")
+    return with_words(model, "ids")
+
+
+def detector() -> Model:
+    """Return a detector: `boxes` in pixels and `scores` below 1 in one output of 8 channels."""
+    nodes = [
+        helper.make_node("Conv", ["x", "stem_w"], ["s"], "stem", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["s"], ["r"], "relu"),
+        helper.make_node("Conv", ["r", "boxes_w"], ["b"], "boxes"),
+        helper.make_node("Mul", ["b", "pixels"], ["bp"], "in_pixels"),
+        helper.make_node("Conv", ["r", "scores_w"], ["c"], "scores"),
+        helper.make_node("Sigmoid", ["c"], ["cs"], "sigmoid"),
+        helper.make_node("Concat", ["bp", "cs"], ["y"], "together", axis=1),
+    ]
+    weights = [
+        *(weight("stem_w", 8, 3, 3, 3), weight("boxes_w", 4, 8, 1, 1)),
+        *(weight("scores_w", 4, 8, 1, 1), numpy_helper.from_array(np.float32(300), "pixels")),
+    ]
+    return build(nodes, weights, {"x": ["N", 3, 8, 8]}, {"y": ["N", 8, 8, 8]}, name="detector")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable
 
 import onnx
 
+from seqto.graph.layers import FLOAT_TYPES
 from seqto.graph.links import Links
 
 Step = Callable[[onnx.NodeProto], Iterable[onnx.NodeProto]]
@@ -35,3 +36,71 @@ def _reached(starts: Iterable[onnx.NodeProto], step: Step, stops: Collection[str
                 reached.add(node.name)
                 pending.append(node)
     return reached
+
+
+_CLAMPS = ("Relu", "Clip")
+"""Operations that ONNX Runtime makes a part of the quantized layer before them."""
+
+_FRAGILE = {"Softmax", "LogSoftmax", "Exp", "Log", "Pow", "Sqrt", "Reciprocal"}
+_QUOTIENTS = {"MatMul", "Div"}
+"""Fragile where they combine two activations: attention, and normalization spelt out."""
+
+_STURDY = "BatchNormalization"
+"""The one normalization that only scales and shifts."""
+
+
+def better_in_float(graph: onnx.GraphProto, layers: Collection[str]) -> set[str]:
+    """Return the operations without weights that are better not quantized, whatever layers are.
+
+    These are attention and normalization, which 8 bits spoil, with all that lies between them and
+    the nearest layers: a mask that adds -10000 to some scores would make all others equal. And all
+    that follows the last layers: boxes in pixels and scores would get one scale. No byte is lost.
+    """
+    flow = _FloatFlow(graph)
+    # A clamp behind a layer bounds its range, and costs nothing there.
+    clamps = {
+        node.name
+        for node in flow.nodes
+        if node.op_type in _CLAMPS and any(each.name in layers for each in flow.before(node))
+    }
+    stops = {*layers, *clamps}
+    fragile = [node for node in flow.nodes if node.name not in stops and flow.is_fragile(node)]
+    around = _reached(fragile, flow.after, stops) | _reached(fragile, flow.before, stops)
+    first = [node for node in flow.nodes if node.name in layers]
+    feeding = _reached(first, flow.before, ()) | set(layers)
+    last = {node.name for node in flow.nodes} - feeding - clamps
+    return around | last | {node.name for node in fragile}
+
+
+class _FloatFlow:
+    """The way of float activations through a graph; other tensors, such as shapes, do not count."""
+
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self._links = Links(graph)
+        self._others = self._links.constants | {
+            value.name
+            for value in (*graph.input, *graph.value_info, *graph.output)
+            if value.type.tensor_type.elem_type not in (0, *FLOAT_TYPES)
+        }
+        self.nodes = [
+            node for node in self._links.nodes if self._floats((*node.input, *node.output))
+        ]
+
+    def _floats(self, names: Iterable[str]) -> list[str]:
+        return [name for name in names if name and name not in self._others]
+
+    def after(self, node: onnx.NodeProto) -> list[onnx.NodeProto]:
+        """Return the nodes that read this node's activations."""
+        return [each for name in self._floats(node.output) for each in self._links.readers(name)]
+
+    def before(self, node: onnx.NodeProto) -> list[onnx.NodeProto]:
+        """Return the nodes whose activations this node reads."""
+        makers = map(self._links.maker, self._floats(node.input))
+        return [maker for maker in makers if maker is not None]
+
+    def is_fragile(self, node: onnx.NodeProto) -> bool:
+        """Return whether 8 bits spoil what this operation computes."""
+        if node.op_type in _QUOTIENTS:
+            return len(self._floats(node.input)) > 1
+        normalizes = node.op_type.endswith("Normalization") and node.op_type != _STURDY
+        return normalizes or node.op_type in _FRAGILE

@@ -23,6 +23,7 @@ from seqto.errors import ConfigError, QuantizationError
 from seqto.graph.files import changed, compact, save_model
 from seqto.graph.float_layers import keep_in_float
 from seqto.graph.layers import weight_layers
+from seqto.graph.regions import better_in_float
 from seqto.graph.weights import INT4_OPSET, own_weights, store_into, stored_bytes
 from seqto.quantizers.known import Memory
 from seqto.quantizers.ort import (
@@ -91,6 +92,7 @@ class StaticQuantizer:
     reduce_range: bool = False
     quantize_bias: bool = False
     keep_float: bool = True
+    unweighted: Literal["auto", "int8"] = "auto"
     op_types: list[str] | None = None
     exclude: list[str] = field(default_factory=list)
     block_size: Annotated[int, Field(ge=1)] = 32
@@ -164,6 +166,8 @@ class StaticQuantizer:
         links = known.links(model)
         never = known.once("never", lambda: self._never(known.model))
         excluded = nodes_to_exclude(links, candidate, never, only)
+        unweighted = known.once(("unweighted", id(model)), lambda: self._in_float(model))
+        excluded += sorted(unweighted - set(excluded))
         try:
             quantizer = ReusingQDQQuantizer(
                 known,
@@ -215,6 +219,14 @@ class StaticQuantizer:
 
     def _never(self, model: Model) -> set[str]:
         return never_quantized(weight_layers(model, self._layer_ops()), self.exclude)
+
+    def _in_float(self, model: Model) -> set[str]:
+        """Return the operations without weights that no candidate quantizes."""
+        # Who names the operations to quantize means just these.
+        if self.unweighted == "int8" or self.op_types:
+            return set()
+        layers = weight_layers(model, self._layer_ops())
+        return better_in_float(model.proto.graph, [layer.name for layer in layers])
 
     def _layer_ops(self) -> list[str]:
         return [op for op in WEIGHT_OPS if op in (self.op_types or WEIGHT_OPS)]
