@@ -68,10 +68,10 @@ def test_several_inputs_are_fed_by_name(
     tmp_path: Path, quantizer: Quantizer, sensitivity: Sensitivity
 ) -> None:
     tested = lab(tmp_path, two_inputs(), quantizer=quantizer, sensitivity=sensitivity)
-    assert set(tested.subject.layer_names) == {"dense", "head"}
+    assert set(tested.subject.layer_names) == {"embedding", "dense", "head"}
     inputs = dict(tested.subject.samples.inputs)
     np.testing.assert_allclose(
-        tested.subject.reference, run(two_inputs(), inputs)[0], rtol=1e-4, atol=1e-5
+        tested.subject.reference["y"], run(two_inputs(), inputs)[0], rtol=1e-4, atol=1e-5
     )
     outcome = tested.run(MemoryTracker())
     assert [trial.state for trial in outcome.record.trials] == [TrialState.COMPLETE] * 3

@@ -15,7 +15,7 @@ import onnxruntime
 import pytest
 from commands import Command
 from mlflow.tracking import MlflowClient
-from onnx_models import conv_bn_relu, feeds, matmul_add, old_model, residual
+from onnx_models import conv_bn_relu, feeds, matmul_add, observed, old_model, residual
 from quantizable_models import mobile
 from tiny_studies import Lab, chain
 
@@ -31,6 +31,7 @@ from seqto.quantizers.static import StaticQuantizer
 from seqto.quantizers.weight_only import WeightOnlyQuantizer
 from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.sensitivity.paper import PaperSensitivity
+from seqto.tasks.classification import Classification
 from seqto.tracking.memory import MemoryTracker
 from seqto.tracking.mlflow import MlflowTracker
 from seqto.types import Candidate, Model, Samples, Trial, storage
@@ -207,7 +208,8 @@ def test_layers_are_ranked_the_same(sensitivity, lower) -> None:
         model, layers = quantizer.prepare(prepare(chain()))
         calibration = samples(model)
         ranges = quantizer.calibrate(model, calibration)
-        return sensitivity.score(model, layers, quantizer, ranges, calibration)
+        watched, task = observed(model), Classification()
+        return sensitivity.score(model, layers, quantizer, ranges, calibration, watched, task)
 
     wanted = ranked()
     lower()

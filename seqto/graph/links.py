@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 
 import onnx
 
-from seqto.graph.nodes import reads
+from seqto.graph.nodes import reads, replace_nodes
 
 
 class Links:
@@ -44,6 +44,28 @@ class Links:
     def is_used(self, tensor: str) -> bool:
         """Return whether a node reads this tensor, or the graph returns it."""
         return tensor in self._readers or tensor in self.outputs
+
+
+def sort_nodes(graph: onnx.GraphProto) -> None:
+    """Put each node behind all that it reads, or that a graph inside it reads.
+
+    ONNX Runtime's own sorting does not look into the graphs inside nodes.
+    """
+    links = Links(graph)
+    placed: list[onnx.NodeProto] = []
+    # Nodes are told apart by identity: messages cannot be hashed.
+    done: set[int] = set()
+    for node in links.nodes:
+        pending = [node]
+        while pending:
+            missing = [each for each in links.before(pending[-1]) if id(each) not in done]
+            if missing and id(pending[-1]) not in done:
+                pending.extend(missing)
+            elif id(last := pending.pop()) not in done:
+                placed.append(last)
+                done.add(id(last))
+    if any(one is not other for one, other in zip(placed, links.nodes, strict=True)):
+        replace_nodes(graph, placed)
 
 
 def drop_unused(graph: onnx.GraphProto, among: Collection[str] | None = None) -> None:

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 
 from seqto.graph.links import Links
 from seqto.graph.nodes import initializers, reads, replace_nodes
+from seqto.graph.shapes import inferred_values
 from seqto.types import Model
 
 _UNFUSED_READERS = {"Conv", "ConvTranspose", "Gemm", "DynamicQuantizeLinear"}
@@ -85,6 +86,8 @@ def in_order(model: Model) -> Model:
     """
     proto = model.copy_proto()
     graph = proto.graph
+    if not graph.value_info:
+        graph.value_info.extend(inferred_values(proto))
     replace_nodes(graph, _reading_alone(graph))
     links = Links(graph)
     last = links.maker(graph.output[0].name)
@@ -282,12 +285,16 @@ def _text(node: onnx.NodeProto) -> bytes:
 
 
 def _changed_constants(graph: onnx.GraphProto, other: onnx.GraphProto) -> set[str]:
-    """Return the graph's constants that have another value in the other graph."""
+    """Return the graph's constants that have another value in the other graph, or are none there.
+
+    If a layer in int8 shares its weight, ONNX Runtime makes the float layers read that weight from
+    a DequantizeLinear under its old name.
+    """
     values = initializers(other)
     return {
         each.name
         for each in graph.initializer
-        if each.name in values and not _same_values(each, values[each.name])
+        if each.name not in values or not _same_values(each, values[each.name])
     }
 
 

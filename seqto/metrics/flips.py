@@ -47,7 +47,7 @@ class BinaryDivergence:
 
 
 @dataclasses.dataclass(frozen=True)
-class Reading:
+class BinaryReading:
     """How values are read: as probabilities or logits, and from where on they mean yes.
 
     Of two classes, the threshold is the probability of the second one.
@@ -73,14 +73,14 @@ class Reading:
         return np.asarray(probabilities(values, self.probabilities)[:, 1] > self.threshold)
 
 
-def reading(values: np.ndarray, threshold: float | None) -> Reading:
+def reading(values: np.ndarray, threshold: float | None) -> BinaryReading:
     """Return how such values are read."""
     known = values[np.isfinite(values).all(axis=1)]
     are_probabilities = bool(((known >= -_OUTSIDE) & (known <= 1 + _OUTSIDE)).all())
     if values.shape[1] == 2:
         are_probabilities &= bool((np.abs(known.sum(axis=1) - 1) <= _OUTSIDE).all())
     usual = 0.5 if are_probabilities or values.shape[1] == 2 else 0.0
-    return Reading(are_probabilities, usual if threshold is None else threshold)
+    return BinaryReading(are_probabilities, usual if threshold is None else threshold)
 
 
 def columns(outputs: Outputs) -> np.ndarray:

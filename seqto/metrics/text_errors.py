@@ -102,8 +102,10 @@ def corpus_bleu(wanted: Sequence[Text], found: Sequence[Text], words: Words) -> 
     def statistic(indices: np.ndarray) -> float:
         total = [int(count) for count in counts[indices].sum(axis=0)]
         # Where no text has four words, BLEU of shorter phrases counts: else all would be 0.
-        kinds = {"smooth_method": "exp", "effective_order": True}
-        found = BLEU.compute_bleu(total[:4], total[4:8], *total[8:], **kinds)
+        lengths = {"sys_len": total[8], "ref_len": total[9]}
+        found = BLEU.compute_bleu(
+            total[:4], total[4:8], **lengths, smooth_method="exp", effective_order=True
+        )
         return min(float(found.score) / 100, 1.0)
 
     return bootstrap(statistic, len(counts))

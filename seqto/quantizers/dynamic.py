@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 from seqto.errors import QuantizationError
 from seqto.graph.files import compact
 from seqto.graph.layers import gemm_to_matmul, weight_layers
+from seqto.graph.links import sort_nodes
 from seqto.graph.weights import own_weights, store_into, stored_bytes
 from seqto.quantizers.known import Memory
 from seqto.quantizers.ort import (
@@ -126,6 +127,7 @@ class DynamicQuantizer:
             quantizer.quantize_model()
             # ORT sorts nodes only when it saves a file; unsorted, the graph is not valid ONNX.
             quantizer.model.topological_sort()
+            sort_nodes(quantizer.model.model.graph)
         except Exception as error:  # ORT's own errors have no common base but Exception.
             raise QuantizationError(
                 f"ONNX Runtime cannot quantize model {model.name!r} dynamically: {error}. "

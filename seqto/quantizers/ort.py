@@ -18,7 +18,7 @@ from seqto.errors import ConfigError, LayerError, ModelError, nearest
 from seqto.graph.files import LARGE_TENSOR, changed
 from seqto.graph.layers import RECURRENT, weight_layers, weights_of
 from seqto.graph.links import Links
-from seqto.graph.nodes import initializers
+from seqto.graph.nodes import initializers, reads, subgraphs
 from seqto.graph.reasons import why_no_layer
 from seqto.graph.regions import left_in_float
 from seqto.types import FLOAT16, INT4, INT8, INT16, Candidate, Layer, Model
@@ -224,6 +224,25 @@ def _last_softmaxes(links: Links, known: Collection[str]) -> list[str]:
         if node.op_type in ("Softmax", "LogSoftmax")
         and links.outputs.intersection(node.output)
         and node.name not in known
+    ]
+
+
+def clipped_for_branches(links: Links) -> list[str]:
+    """Return the Relus and Clips that a graph inside a node reads.
+
+    ORT removes them and leaves it to QuantizeLinear to clip, whose output that graph does not read.
+    """
+    inside = {
+        name
+        for node in links.nodes
+        for graph in subgraphs(node)
+        for inner in graph.node
+        for name in reads(inner)
+    }
+    return [
+        node.name
+        for node in links.nodes
+        if node.op_type in ("Relu", "Clip") and inside.intersection(node.output)
     ]
 
 

@@ -22,6 +22,7 @@ from onnxruntime.quantization.quant_utils import (
 )
 
 from seqto.graph.layers import FLOAT_TYPES
+from seqto.graph.nodes import tensor_names
 from seqto.quantizers.known import Known
 
 _INTEGERS = (
@@ -86,6 +87,18 @@ class ReusingQDQQuantizer(QDQQuantizer):
             for name, key in keys.items()
             if isinstance(known := self._known.values[key], QuantizationParams)
         }
+
+    def is_tensor_per_channel(
+        self, tensor_name: str, default_axis: int, op_type: str | None = None
+    ) -> tuple[bool, int | None]:
+        """Return whether this tensor has a scale per channel, and the axis of its channels."""
+        weight = self.initializers.get(tensor_name)
+        axis = self.qdq_op_type_per_channel_support_to_axis.get(op_type, default_axis)
+        if weight is not None and axis >= len(weight.dims) and self._is_plain(tensor_name):
+            # ORT would say so in a warning for each gain of a layer normalization.
+            return False, None
+        per_channel, found = super().is_tensor_per_channel(tensor_name, default_axis, op_type)
+        return bool(per_channel), found
 
     def _is_plain(self, name: str) -> bool:
         """Return whether this is a weight without special options."""
@@ -241,6 +254,7 @@ class _QuickModel(ONNXModel):
     def __init__(self, model: onnx.ModelProto) -> None:
         super().__init__(model)
         self._names = {each.name for each in model.graph.initializer}
+        self._taken = tensor_names(model.graph)
         self._readers: dict[str, list[onnx.NodeProto]] | None = None
 
     def input_name_to_nodes(self) -> dict[str, list[onnx.NodeProto]]:
@@ -270,6 +284,14 @@ class _QuickModel(ONNXModel):
         # ORT would also search all present ones for NaN in 8-bit floats.
         self.model.graph.initializer.extend(inits)
         self._names.update(each.name for each in inits)
+
+    def get_largest_initializer_name_suffix(self, initializer_name_prefix: str) -> int:
+        """Return a number after which the next one makes a new name of this prefix."""
+        number = int(super().get_largest_initializer_name_suffix(initializer_name_prefix))
+        # To ORT, a copy of the bias `conv_2` may get the name of the activation `conv_25`.
+        while f"{initializer_name_prefix}{number + 1}" in self._taken:
+            number += 1
+        return number
 
     def get_initializer(self, name: str) -> onnx.TensorProto | None:
         """Return an initializer by name."""

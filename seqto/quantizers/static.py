@@ -23,14 +23,17 @@ from seqto.errors import ConfigError, QuantizationError
 from seqto.graph.files import changed, compact, save_model
 from seqto.graph.float_layers import keep_in_float
 from seqto.graph.layers import weight_layers
+from seqto.graph.links import sort_nodes
 from seqto.graph.regions import better_in_float
 from seqto.graph.weights import INT4_OPSET, own_weights, store_into, stored_bytes
 from seqto.quantizers.known import Memory
+from seqto.quantizers.mixtures import too_mixed
 from seqto.quantizers.ort import (
     QDQ_OPS,
     QUANT_TYPES,
     WEIGHT_OPS,
     IntegerType,
+    clipped_for_branches,
     find_layers,
     in_precisions,
     left_by_ort,
@@ -166,8 +169,10 @@ class StaticQuantizer:
         links = known.links(model)
         never = known.once("never", lambda: self._never(known.model))
         excluded = nodes_to_exclude(links, candidate, never, only)
+        layers = {*never, *(name for name, _ in candidate.precisions)}
         unweighted = known.once(("unweighted", id(model)), lambda: self._in_float(model))
-        excluded += sorted(unweighted - set(excluded))
+        others = [*too_mixed(links, ranges, layers), *clipped_for_branches(links)]
+        excluded += sorted({*unweighted, *others} - set(excluded))
         try:
             quantizer = ReusingQDQQuantizer(
                 known,
@@ -185,6 +190,7 @@ class StaticQuantizer:
             quantizer.quantize_model()
             # ORT sorts nodes only when it saves a file; unsorted, the graph is not valid ONNX.
             quantizer.model.topological_sort()
+            sort_nodes(quantizer.model.model.graph)
         except Exception as error:  # ORT's own errors have no common base but Exception.
             raise QuantizationError(
                 f"ONNX Runtime cannot quantize model {model.name!r} statically: {error}. "
@@ -301,6 +307,9 @@ class _OneBatch(CalibrationDataReader):
 def _tensors_data(ranges: Ranges) -> TensorsData:
     # New for each candidate, because ORT's quantizer changes the ranges that it is given.
     pairs: Mapping[str, tuple[np.float32, np.float32]] = {
-        name: (np.float32(low), np.float32(high)) for name, (low, high) in ranges.items()
+        name: (np.float32(low), np.float32(high))
+        for name, (low, high) in ranges.items()
+        # Nothing reads infinite ranges: such activations stay in float.
+        if np.isfinite([low, high]).all()
     }
     return TensorsData(CalibrationMethod.MinMax, dict(pairs))

@@ -6,7 +6,7 @@ import numpy as np
 
 from seqto.errors import ModelError
 from seqto.tasks.box_layouts import AnchorLayout, RowLayout, SeparateLayout, YoloLayout, activated
-from seqto.tasks.box_reading import Reading
+from seqto.tasks.box_reading import BoxReading
 from seqto.tasks.boxes import Boxes, corners_of, sizes_of
 from seqto.tasks.output_forms import Sample, forms_of, listed, samples_of
 from seqto.types import Outputs
@@ -21,7 +21,7 @@ _MOSTLY = 0.5
 """The share from which values contradict a layout."""
 
 
-def check_values(reading: Reading, reference: Outputs, knows_objectness: bool) -> None:
+def check_values(reading: BoxReading, reference: Outputs, knows_objectness: bool) -> None:
     """Refuse the float model's outputs if their values contradict their layout."""
     if isinstance(reading.layout, AnchorLayout):
         if isinstance(reading.layout, YoloLayout) and not knows_objectness:
@@ -46,7 +46,7 @@ def check_found(found: Sequence[Boxes | None], threshold: float, reference: Outp
         )
 
 
-def _check_anchors(reading: Reading, layout: AnchorLayout, reference: Outputs) -> None:
+def _check_anchors(reading: BoxReading, layout: AnchorLayout, reference: Outputs) -> None:
     ranges, corners, anchors = [], [], 0
     for sample in samples_of(reference):
         seen = reading.anchors(sample)

@@ -10,7 +10,7 @@ import numpy as np
 
 from seqto.tasks.box_layouts import AnchorLayout, Anchors
 from seqto.tasks.box_matching import NONE, matched
-from seqto.tasks.box_reading import Reading
+from seqto.tasks.box_reading import BoxReading
 from seqto.tasks.boxes import Boxes, corners_of, sizes_of
 from seqto.tasks.output_forms import samples_of
 from seqto.types import Outputs
@@ -38,7 +38,7 @@ class AnchorHarm:
 
     name = "boxes"
 
-    def __init__(self, reading: Reading, reference: Outputs) -> None:
+    def __init__(self, reading: BoxReading, reference: Outputs) -> None:
         self._reading, self._reference = reading, reference
         seen = [reading.anchors(sample) for sample in samples_of(reference)]
         weights = [0.0 if each is None else _total(_certain(each.scores) ** 3) for each in seen]
@@ -73,7 +73,7 @@ class MatchedHarm:
 
     name = "boxes"
 
-    def __init__(self, reading: Reading, reference: Outputs) -> None:
+    def __init__(self, reading: BoxReading, reference: Outputs) -> None:
         self._reading = reading
         self._boxes = self._all_boxes(reference)
         weights = [0.0 if each is None else _total(each.scores**3) for each in self._boxes]

@@ -41,7 +41,7 @@ class OwnLayout:
 
 
 @dataclass(frozen=True)
-class Reading:
+class BoxReading:
     """How boxes are read: their layout, and which of them count."""
 
     layout: AnchorLayout | BoxLayout | OwnLayout

@@ -16,7 +16,7 @@ from seqto.tasks.box_choice import LayoutSettings, layout_of
 from seqto.tasks.box_harm import AnchorHarm, MatchedHarm
 from seqto.tasks.box_layouts import AnchorLayout, BoxLayout
 from seqto.tasks.box_matching import disagreement
-from seqto.tasks.box_reading import Decode, OwnLayout, Reading
+from seqto.tasks.box_reading import BoxReading, Decode, OwnLayout
 from seqto.tasks.box_targets import boxes_of, check_targets
 from seqto.tasks.boxes import NO_BOXES, Boxes
 from seqto.tasks.named_function import named_function
@@ -76,16 +76,16 @@ class Detection(LayoutSettings):
             for name, iou in (("map_50", OVERLAPS[:1]), ("map", OVERLAPS))
         }
 
-    def checked_reading(self, reference: Outputs) -> Reading:
+    def checked_reading(self, reference: Outputs) -> BoxReading:
         """Return how the float model's boxes are read, once its values bear that out."""
         reading = self.reading(reference)
         check_values(reading, reference, self.objectness is not None)
         return reading
 
-    def reading(self, outputs: Outputs) -> Reading:
+    def reading(self, outputs: Outputs) -> BoxReading:
         """Return how boxes are read from outputs of these shapes."""
         layout = self._layout(outputs)
-        return Reading(
+        return BoxReading(
             layout=layout,
             threshold=self.threshold,
             iou=self.iou,

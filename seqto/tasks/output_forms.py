@@ -84,7 +84,7 @@ def named(chosen: str, key: str, forms: Sequence[Form]) -> Form:
     )
 
 
-def _form(name: str, entries: Sequence[np.ndarray]) -> Form:
+def _form(name: str, entries: Sequence[np.ndarray] | np.ndarray) -> Form:
     shapes = [plain(entry).shape for entry in entries]
     # An output without entries for a sample may have lost its other axes.
     telling = {shape for shape in shapes if 0 not in shape} or set(shapes)

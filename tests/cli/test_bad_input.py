@@ -83,7 +83,7 @@ def test_model_without_a_quantizable_layer(seqto: Command, tmp_path: Path) -> No
 
 
 REFUSED = {
-    "detector": (detector, "'selected' has another number of entries for each input"),
+    "detector": (detector, "say which one it is, or choose"),
     "text": (named_classes, "'label' is made of strings"),
     "float16": (half, "float16 already. Export it in float32"),
     "branches": (branched, "inside the branches of If"),

@@ -7,7 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx_models import build, residual, weight
 
-from seqto.graph.links import Links, drop_unused
+from seqto.graph.links import Links, drop_unused, sort_nodes
 
 SHAPE = ["N", 4]
 
@@ -87,3 +87,24 @@ def test_only_unused_initializers_are_dropped(among: list[str] | None, left: lis
     graph = build(nodes, weights, {"x": SHAPE}, {"y": SHAPE, "out": [4]}).proto.graph
     drop_unused(graph, among)
     assert [each.name for each in graph.initializer] == left
+
+
+def test_nodes_are_sorted_by_what_graphs_inside_them_read() -> None:
+    nodes = [
+        helper.make_node(
+            "If", ["c"], ["y"], "if", then_branch=branch("b"), else_branch=branch("b")
+        ),
+        helper.make_node("Relu", ["a"], ["b"], "second"),
+        helper.make_node("Relu", ["x"], ["a"], "first"),
+        helper.make_node("Relu", ["y"], ["z"], "last"),
+    ]
+    model = build(nodes, [], {"x": SHAPE, "c": []}, {"z": SHAPE})
+    sort_nodes(model.proto.graph)
+    assert names(model.proto.graph.node) == ["first", "second", "if", "last"]
+
+
+def test_sorted_nodes_keep_their_order() -> None:
+    model = residual()
+    before = model.to_bytes()
+    sort_nodes(model.proto.graph)
+    assert model.to_bytes() == before

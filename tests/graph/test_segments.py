@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 from onnx_models import build, feeds, node_names, op_types, residual, run, weight
-from quantizable_models import mobile, random_samples, two_outputs
+from quantizable_models import mobile, random_samples, shared_weight, two_outputs
 
 from seqto.graph.prepare import prepare
 from seqto.graph.segments import (
@@ -21,7 +21,9 @@ from seqto.graph.segments import (
     in_order,
     part,
 )
+from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
+from seqto.sensitivity.float_prefixes import SharedPrefixes
 from seqto.types import Candidate, Model
 
 
@@ -287,3 +289,16 @@ def test_parts_have_the_session_options_of_the_whole() -> None:
     cuts = find_cuts(model)
     assert part(model, cuts[0], cuts[1]).session == model.session
     assert in_order(model).session == model.session
+
+
+def test_a_shared_weight_that_is_quantized_touches_all_who_read_it() -> None:
+    quantizer = DynamicQuantizer()
+    model, _ = quantizer.prepare(prepare(shared_weight()))
+    # ORT makes the other layer read the dequantized weight, although it stays float.
+    one = quantizer.quantize(model, {}, Candidate.of({"one": "int8", "two": "float32"}))
+    assert changed_span(model, one) == Span(0, 3)
+    inputs = random_samples(model, 1)
+    runs = SharedPrefixes(model, [dict(inputs.inputs)])
+    np.testing.assert_array_equal(
+        next(runs.outputs(one)), run(one, dict(inputs.inputs), optimized=True)[0]
+    )

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, numpy_helper
-from onnx_models import feeds, op_types, residual, run
+from onnx import TensorProto, helper, numpy_helper
+from onnx_models import build, feeds, op_types, residual, run, weight
 from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
 from pydantic import ValidationError
 from quantizable_models import mobile, random_samples, shared_weight, weights_in
 from suite_quantizers import Prepared, QuantizerSuite, prepared_residual
+from transformer_models import vit
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.errors import ConfigError, QuantizationError
@@ -426,3 +427,54 @@ def test_calibration_serves_every_precision() -> None:
     for precision, wanted in types.items():
         found = quantized_types(prepared.mixed(precision))
         assert {name for name, each in found.items() if each == TensorProto.UINT16} == wanted
+
+
+def test_a_copied_bias_does_not_get_the_name_of_an_activation() -> None:
+    # ORT would call its copy `b0`, as the first activation.
+    nodes = [
+        helper.make_node("Conv", ["x", "w0", "b"], ["b0"], "first"),
+        helper.make_node("Conv", ["b0", "w1", "b"], ["y"], "second"),
+    ]
+    shape = ["N", 4, 8, 8]
+    weights = [weight("w0", 4, 4, 1, 1), weight("w1", 4, 4, 1, 1), weight("b", 4)]
+    model = prepare(build(nodes, weights, {"x": shape}, {"y": shape}))
+    prepared = Prepared(StaticQuantizer(), model, random_samples(model))
+    quantized = prepared.excluding()
+    onnx.checker.check_model(quantized.proto)
+    wanted = run(model, prepared.inputs)[0]
+    found = run(quantized, prepared.inputs)[0]
+    np.testing.assert_allclose(found, wanted, atol=0.1 * np.abs(wanted).max())
+
+
+def test_a_relu_is_kept_for_a_branch_that_reads_it() -> None:
+    # ORT leaves it to QuantizeLinear to clip, but the branch reads what is before that.
+    value = helper.make_tensor_value_info("kept", onnx.TensorProto.FLOAT, None)
+    inner = helper.make_graph(
+        [helper.make_node("Identity", ["r"], ["kept"], "keep")], "b", [], [value]
+    )
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"], "conv"),
+        helper.make_node("Relu", ["a"], ["r"], "relu"),
+        helper.make_node("ReduceMax", ["r"], ["most"], "most", keepdims=0),
+        helper.make_node("Greater", ["most", "zero"], ["some"], "some"),
+        helper.make_node("If", ["some"], ["y"], "if", then_branch=inner, else_branch=inner),
+    ]
+    zero = onnx.numpy_helper.from_array(np.float32(0), "zero")
+    shape = ["N", 4, 8, 8]
+    given = build(nodes, [weight("w", 4, 4, 1, 1), zero], {"x": shape}, {"y": shape})
+    model = prepare(given)
+    prepared = Prepared(StaticQuantizer(), model, random_samples(model))
+    quantized = prepared.excluding()
+    onnx.checker.check_model(quantized.proto)
+    found = run(quantized, prepared.inputs)[0]
+    assert found.min() == 0
+    np.testing.assert_allclose(found, run(model, prepared.inputs)[0], atol=0.05)
+
+
+def test_gains_of_layer_normalization_are_no_reason_for_warnings(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = prepare(vit(blocks=1))
+    samples = random_samples(model)
+    Prepared(StaticQuantizer(), model, samples).excluding()
+    assert caplog.records == []
