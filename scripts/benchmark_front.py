@@ -23,7 +23,6 @@ from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.measuring.parts import Parts
 from seqto.measuring.pool import Pool
 from seqto.measuring.subject import prepare_subject
-from seqto.metrics.agreement import Top1Agreement
 from seqto.models.local import LocalModel
 from seqto.protocols import Quantizer, Search, Sensitivity
 from seqto.quantizers.static import StaticQuantizer
@@ -37,6 +36,7 @@ from seqto.sensitivity.paper import PaperSensitivity
 from seqto.study.plan import Study
 from seqto.study.run import run_study
 from seqto.study.settings import StudySettings
+from seqto.tasks.classification import Classification
 from seqto.tracking.memory import MemoryTracker
 from seqto.types import Trial
 from seqto.workspace import Workspace
@@ -125,7 +125,7 @@ def parts(data: Path, workspace: Workspace) -> Parts:
         sensitivity=PaperSensitivity(),
         search=LadderSearch(),
         device=OnnxRuntimeDevice(repeats=1, warmup=0),
-        metric=Top1Agreement(),
+        task=Classification(),
     )
 
 

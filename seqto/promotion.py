@@ -82,7 +82,7 @@ class Bench:
         if version.number not in self.measured:
             # With the session options under which it is served.
             model = replace(self._load(version), session=version.trial.session)
-            found = measure(model, self.subject, self.parts.device, self.parts.metric)
+            found = measure(model, self.subject, self.parts.device)
             self.measured[version.number] = replace(version.trial, metrics=found.metrics)
         return self.measured[version.number]
 

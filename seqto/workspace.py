@@ -43,7 +43,7 @@ class Workspace:
 
     def reference(self, key: str) -> Path:
         """Return where the float model's outputs on the evaluation split are."""
-        return self.root / "reference" / f"{key}.npy"
+        return self.root / "reference" / f"{key}.npz"
 
     def library(self, key: str) -> Path:
         """Return where a candidate's compiled library is."""

@@ -7,7 +7,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from seqto.graph.load import input_specs
-from seqto.types import Model
+from seqto.types import Model, Observed
 
 Shape = Sequence[int | str]
 
@@ -41,6 +41,11 @@ def feeds(model: Model, count: int = 2, seed: int = 0) -> dict[str, np.ndarray]:
         spec.name: random.randn(count, *(dim or 1 for dim in spec.shape[1:])).astype(spec.dtype)
         for spec in input_specs(model)
     }
+
+
+def observed(model: Model) -> Observed:
+    """Return what a study looks at where a model has one output: this one, its samples first."""
+    return Observed({model.proto.graph.output[0].name: 0})
 
 
 def run(

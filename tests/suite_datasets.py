@@ -59,11 +59,18 @@ class DatasetSuite:
             assert len(part.inputs[spec.name]) == len(part)
             assert np.isfinite(part.inputs[spec.name]).all()
 
-    def test_labels_are_one_a_sample(self, splits: Splits) -> None:
+    def test_targets_are_one_a_sample(self, splits: Splits) -> None:
         for part in _parts(splits):
-            if part.labels is not None:
-                assert part.labels.shape == (len(part),)
-                assert part.labels.dtype == np.int64
+            if part.targets is not None:
+                assert len(part.targets) == len(part)
+            if isinstance(part.targets, np.ndarray) and part.targets.dtype.kind in "iu":
+                assert part.targets.dtype == np.int64
+
+    def test_a_mask_has_a_row_a_sample(self, splits: Splits) -> None:
+        for part in _parts(splits):
+            if part.mask is not None:
+                assert part.mask.dtype == bool
+                assert len(part.mask) == len(part)
 
     def test_inputs_take_the_name_of_the_models(self, dataset: Dataset, spec: TensorSpec) -> None:
         renamed = TensorSpec("another/name:0", spec.shape, spec.dtype)

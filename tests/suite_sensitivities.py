@@ -6,22 +6,31 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from onnx_models import residual
+from onnx_models import observed, residual
 from quantizable_models import random_samples
 from suite_quantizers import Prepared, prepared_residual
 
 from seqto.graph.prepare import prepare
-from seqto.protocols import Quantizer, Sensitivity
+from seqto.protocols import Quantizer, Sensitivity, Task
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.sensitivity.stability import stability
+from seqto.tasks.classification import Classification
 from seqto.types import Layer, LayerScore
 
 
-def scores_of(sensitivity: Sensitivity, prepared: Prepared) -> tuple[LayerScore, ...]:
+def scores_of(
+    sensitivity: Sensitivity, prepared: Prepared, task: Task | None = None
+) -> tuple[LayerScore, ...]:
     """Return the layers of this model, the most hurt first."""
     return sensitivity.score(
-        prepared.model, prepared.layers, prepared.quantizer, prepared.ranges, prepared.samples
+        prepared.model,
+        prepared.layers,
+        prepared.quantizer,
+        prepared.ranges,
+        prepared.samples,
+        observed(prepared.model),
+        task or Classification(),
     )
 
 

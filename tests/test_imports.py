@@ -13,6 +13,7 @@ LEVELS = [
     | {"__init__"},
     {"graph"},
     {"models", "datasets", "quantizers", "search", "devices", "metrics", "tracking"},
+    {"tasks"},
     {"pareto", "sensitivity"},
     {"measuring"},
     {"study", "report", "promotion"},
@@ -32,6 +33,7 @@ ROOMS = {
     "PIL": {"datasets"},
     "huggingface_hub": {"models"},
     "datasets": {"datasets"},
+    "tokenizers": {"datasets"},
     "onnx": {"types", "graph", "quantizers", "tracking", "api"},
 }
 ALIKE = {"local"}

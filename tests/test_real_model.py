@@ -13,12 +13,12 @@ from seqto.graph.prepare import prepare
 from seqto.measuring.evaluate import measure
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject, prepare_subject
-from seqto.metrics.agreement import Top1Agreement
 from seqto.models.local import LocalModel
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.paper import PaperSensitivity
+from seqto.tasks.classification import Classification
 from seqto.types import Candidate, Model, Samples
 from seqto.workspace import Workspace
 
@@ -50,7 +50,7 @@ def parts() -> Parts:
         sensitivity=PaperSensitivity(samples=4),
         search=LadderSearch(),
         device=device(),
-        metric=Top1Agreement(),
+        task=Classification(),
     )
 
 
@@ -73,7 +73,7 @@ def test_float_accuracy_is_the_published_one(subject: Subject) -> None:
 
 
 def test_full_int8_disagrees_on_two_to_three_percent(int8: Model, subject: Subject) -> None:
-    metrics = measure(int8, subject, device(), Top1Agreement()).metrics
+    metrics = measure(int8, subject, device()).metrics
     assert 0.015 <= metrics["accuracy_loss"] <= 0.035
     assert 0.26 < metrics["size_ratio"] < 0.29
     assert abs(metrics["accuracy_drop"]) < 0.02
@@ -83,8 +83,7 @@ def test_full_int8_disagrees_on_two_to_three_percent(int8: Model, subject: Subje
 def test_without_precise_kernels_it_is_far_worse(int8: Model, subject: Subject) -> None:
     few = _first(subject, 100)
     precise, saturating = (
-        measure(int8, few, device(setting), Top1Agreement()).metrics["accuracy_loss"]
-        for setting in ("auto", "off")
+        measure(int8, few, device(setting)).metrics["accuracy_loss"] for setting in ("auto", "off")
     )
     assert saturating >= precise + 0.03
 
@@ -96,7 +95,7 @@ def test_dynamic_quantization_runs(parts: Parts, subject: Subject) -> None:
     candidate = Candidate.excluding([layer.name for layer in layers], [layers[-1].name])
     quantized = quantizer.quantize(model, {}, candidate)
     few = replace(_first(subject, 10), batch=1)
-    metrics = measure(quantized, few, device(), Top1Agreement()).metrics
+    metrics = measure(quantized, few, device()).metrics
     assert metrics["accuracy_loss"] <= 0.3
     assert 0.25 < metrics["size_ratio"] < 0.6
 
@@ -104,7 +103,7 @@ def test_dynamic_quantization_runs(parts: Parts, subject: Subject) -> None:
 def _first(subject: Subject, count: int) -> Subject:
     """Return the subject with its first samples only."""
     samples = subject.samples
-    labels = None if samples.labels is None else np.asarray(samples.labels[:count])
+    labels = None if samples.targets is None else np.asarray(samples.targets[:count])
     inputs = {name: array[:count] for name, array in samples.inputs.items()}
     return replace(
         subject,

@@ -14,9 +14,8 @@ from seqto.measuring.parts import Parts
 from seqto.measuring.pool import Pool
 from seqto.measuring.record import Assignment
 from seqto.measuring.subject import Subject, prepare_subject
-from seqto.metrics.agreement import Top1Agreement
 from seqto.models.local import LocalModel
-from seqto.protocols import Program, Quantizer, Tracker
+from seqto.protocols import Metric, Program, Quantizer, Tracker
 from seqto.quantizers.static import StaticQuantizer
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.paper import PaperSensitivity
@@ -24,6 +23,7 @@ from seqto.study.explore import Launch
 from seqto.study.plan import Study
 from seqto.study.run import Outcome, run_study
 from seqto.study.settings import StudySettings
+from seqto.tasks.classification import Classification
 from seqto.types import (
     Candidate,
     Front,
@@ -168,7 +168,7 @@ class Lab:
             sensitivity=PaperSensitivity(samples=4),
             search=LadderSearch(),
             device=device,
-            metric=Top1Agreement(),
+            task=Classification(),
         )
         parts = replace(parts, **others)
         return cls(parts, prepare_subject(parts, workspace), workspace, device)
@@ -176,6 +176,10 @@ class Lab:
     def with_parts(self, **parts: object) -> "Lab":
         """Return the lab with other parts."""
         return replace(self, parts=replace(self.parts, **parts))
+
+    def with_metric(self, metric: Metric) -> "Lab":
+        """Return the lab with another loss."""
+        return replace(self.with_parts(metric=metric), subject=replace(self.subject, metric=metric))
 
     def study(self, tracker: Tracker, **settings: object) -> Study:
         """Return the study with these settings."""

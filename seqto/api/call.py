@@ -14,8 +14,9 @@ from seqto.config.compose import composed
 from seqto.config.words import word
 from seqto.errors import ConfigError, nearest
 from seqto.figures.table import limited
+from seqto.measuring.parts import READ
 from seqto.metrics.function import FunctionMetric
-from seqto.protocols import Device, Metric, Quantizer, Search, Sensitivity, Tracker
+from seqto.protocols import Device, Metric, Quantizer, Search, Sensitivity, Task, Tracker
 from seqto.report.commands import root
 
 _LIMITS = [f"max_{figure}" for figure in limited()]
@@ -28,12 +29,15 @@ KEYS = {
     "calibration_size": "dataset.calibration_size",
     "evaluation_size": "dataset.evaluation_size",
     "name": "model.name",
+    **{name: f"{group}.{name}" for group, names in READ.items() for name in names},
 }
 """Keywords, and the config key that each sets."""
 
-GROUPS = ("preprocess", "device", "quantization", "sensitivity", "search", "metric")
+GROUPS = ("preprocess", "device", "quantization", "sensitivity", "search", "task", "metric")
 """Keywords that choose from a config group by name, or give an object instead."""
 
+_READ_KEYS = {f"{group}.{name}" for group, names in READ.items() for name in names}
+"""Keys that count for objects as well: they are about the model, whoever loads it."""
 _IN_MEMORY = "memory"
 _ARGUMENTS = {"model": "a model", "dataset": "samples"}
 _NAMED = {name for name in known_choices("model") if name not in ("local", _IN_MEMORY)}
@@ -47,6 +51,7 @@ _PROTOCOLS: dict[str, type] = {
     "quantization": Quantizer,
     "sensitivity": Sensitivity,
     "search": Search,
+    "task": Task,
     "metric": Metric,
 }
 
@@ -82,6 +87,8 @@ class Call:
     def _refuse_words_without_effect(self) -> None:
         for text in self.words:
             group, choice = _split(text)
+            if text.lstrip("+~").partition("=")[0] in _READ_KEYS:
+                continue
             if group in self.objects:
                 kind = type(self.objects[group]).__name__
                 raise ConfigError(
@@ -201,7 +208,7 @@ def _take_choice(call: Call, group: str, value: Any) -> None:
     elif group == "preprocess":
         choices = ", ".join(known_choices(group))
         raise ConfigError(f"preprocess={value!r} has to be a name: {choices}.")
-    elif group == "metric" and callable(value) and not hasattr(value, "loss"):
+    elif group == "metric" and callable(value) and not hasattr(value, "losses"):
         call.objects[group] = FunctionMetric(value)
     else:
         call.objects[group] = checked_part(value, _PROTOCOLS[group], group)

@@ -6,6 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from seqto.report.terminal import StudyProgress, can_show_bars, ended
+from seqto.report.wording import task_in_words
 from seqto.study.plan import Study
 from seqto.types import Trial
 
@@ -43,7 +44,11 @@ class Bar:
         return self._console.status("Preparing model, samples and ranges ...")
 
     def introduce(self, study: Study) -> None:
-        """Show the bar from now on."""
+        """Say what the outputs are taken for, if this is a guess; show the bar from now on."""
+        subject = study.subject
+        if subject.guess:
+            words = task_in_words(subject.task.name, subject.metric.name, subject.guess)
+            self._console.print(words, style="dim", highlight=False, markup=False)
         self._stack.enter_context(self._progress)
 
     def advance(self, trial: Trial, done: int, total: int) -> None:

@@ -20,7 +20,7 @@ from seqto.config.build import (
 )
 from seqto.identity import settings
 from seqto.measuring.batch import shares_prefixes
-from seqto.measuring.parts import GROUPS
+from seqto.measuring.parts import GROUPS, READ
 from seqto.measuring.pool import Pool, workers_of
 from seqto.measuring.record import Assignment
 from seqto.report.note import study_note
@@ -135,7 +135,11 @@ def _in_jobs(launch: JobLaunch, study: Study) -> Launch:
 def _yaml(config: DictConfig, given: Given | None) -> str:
     """Return the config for the record, with the settings of the given objects."""
     names = (*GROUPS, "precisions", "constraint", "gate", "objectives", "study", "tracking")
-    objects = {group: settings(part) for group, part in (given or {}).items() if group in GROUPS}
+    objects = {
+        group: {**settings(part), **{name: config[group][name] for name in READ.get(group, ())}}
+        for group, part in (given or {}).items()
+        if group in GROUPS
+    }
     wanted = {name: objects.get(name, config[name]) for name in names}
     return OmegaConf.to_yaml(OmegaConf.create(wanted), resolve=False)
 

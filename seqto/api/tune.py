@@ -25,7 +25,7 @@ from seqto.config.complaints import complaints
 from seqto.errors import ConfigError, TrackingError
 from seqto.measuring.choice import checked, excluding, mixed
 from seqto.measuring.subject import rank_layers
-from seqto.protocols import Device, Metric, Quantizer, Search, Sensitivity, Tracker
+from seqto.protocols import Device, Metric, Quantizer, Search, Sensitivity, Task, Tracker
 from seqto.report.commands import root
 from seqto.study.device_limits import DOCUMENT
 from seqto.tracking.memory import MemoryTracker
@@ -42,11 +42,15 @@ def tune(
     samples: Any = None,
     *,
     labels: Any = None,
+    outputs: Sequence[str] | None = None,
+    batch_axes: Mapping[str, int | None] | None = None,
+    constants: Mapping[str, Any] | None = None,
     preprocess: str | None = None,
     device: str | Device | None = None,
     quantization: str | Quantizer | None = None,
     sensitivity: str | Sensitivity | None = None,
     search: str | Search | None = None,
+    task: str | Task | None = None,
     metric: Any | Metric | None = None,
     precisions: Sequence[str] | None = None,
     objectives: Sequence[str] | None = None,
@@ -75,15 +79,23 @@ def tune(
             path of a folder of images or of a .npz file. Of 400 or more samples, 100 are used to
             calibrate and 300 others to evaluate. None: the dataset that `overrides` choose, by
             default that of the embedded model.
-        labels: The class index of each sample, for arrays.
+        labels: What is right for each sample, for arrays: its class index, or what the task wants.
+        outputs: The outputs to compare, by name; by default all but states.
+        batch_axes: The axes that count samples, where the names and the order of axes do not tell,
+            such as `{"state": 1}`; None is for an input or output without such an axis.
+        constants: Inputs that are the same in every inference, such as `{"sr": 16000}`.
         preprocess: How images become inputs, by name: `"imagenet"`, `"efficientnet_lite"`, ...
         device: What candidates run on: a name such as `"cpu"`, or a `seqto.protocols.Device`.
         quantization: How layers are quantized: `"static"`, `"dynamic"`, `"weight_only"`, `"auto"`,
             or a `Quantizer`.
         sensitivity: How layers are ranked: a name, or a `Sensitivity`.
         search: Which candidates are tried: a name such as `"budget"`, or a `Search`.
-        metric: What accuracy loss means: a name, a `Metric`, or a function of the float model's
-            outputs and the candidate's that returns a loss in [0, 1].
+        task: What the model's outputs mean: a name such as `"detection"`, or a `Task` such as
+            `seqto.tasks.detection.Detection(layout="yolo")`. None: it is told from the outputs,
+            where they are clear.
+        metric: What accuracy loss means, if not what the task says: a name, a `Metric`, or a
+            function of the float model's outputs and the candidate's, both by name with one entry
+            per sample, that returns a loss in [0, 1] for each sample.
         precisions: The precisions to choose from, such as `["int4", "int8", "float16", "float32"]`.
         objectives: What the front trades off, such as `["accuracy_loss", "latency_ms"]`.
         evaluations: At most how many candidates are evaluated in full.
@@ -120,8 +132,9 @@ def tune(
 
     """
     keywords = {
+        **{"outputs": outputs, "batch_axes": batch_axes, "constants": constants},
         **{"preprocess": preprocess, "device": device, "quantization": quantization},
-        **{"sensitivity": sensitivity, "search": search, "metric": metric},
+        **{"sensitivity": sensitivity, "search": search, "task": task, "metric": metric},
         **{"precisions": precisions, "objectives": objectives, "evaluations": evaluations},
         "max_accuracy_loss": max_accuracy_loss,
         "max_size_ratio": max_size_ratio,
@@ -157,10 +170,14 @@ def rank(
     samples: Any = None,
     *,
     labels: Any = None,
+    outputs: Sequence[str] | None = None,
+    batch_axes: Mapping[str, int | None] | None = None,
+    constants: Mapping[str, Any] | None = None,
     preprocess: str | None = None,
     device: str | Device | None = None,
     quantization: str | Quantizer | None = None,
     sensitivity: str | Sensitivity | None = None,
+    task: str | Task | None = None,
     precisions: Sequence[str] | None = None,
     calibration_size: int | None = None,
     evaluation_size: int | None = None,
@@ -173,10 +190,14 @@ def rank(
         model: As for `tune`.
         samples: As for `tune`.
         labels: As for `tune`.
+        outputs: As for `tune`.
+        batch_axes: As for `tune`.
+        constants: As for `tune`.
         preprocess: As for `tune`.
         device: As for `tune`.
         quantization: As for `tune`.
         sensitivity: As for `tune`.
+        task: As for `tune`; layers are ranked by the harm that it defines.
         precisions: The precisions to choose from; the frame has the bytes of each.
         calibration_size: As for `tune`.
         evaluation_size: As for `tune`.
@@ -197,8 +218,9 @@ def rank(
     import pandas
 
     keywords = {
+        **{"outputs": outputs, "batch_axes": batch_axes, "constants": constants},
         **{"preprocess": preprocess, "device": device, "quantization": quantization},
-        **{"sensitivity": sensitivity, "precisions": precisions},
+        **{"sensitivity": sensitivity, "task": task, "precisions": precisions},
         **{"calibration_size": calibration_size, "evaluation_size": evaluation_size},
     }
     with complaints():
@@ -226,9 +248,13 @@ def quantize(
     excluded: Sequence[str] | None = None,
     precisions: Mapping[str, Any] | None = None,
     labels: Any = None,
+    outputs: Sequence[str] | None = None,
+    batch_axes: Mapping[str, int | None] | None = None,
+    constants: Mapping[str, Any] | None = None,
     preprocess: str | None = None,
     device: str | Device | None = None,
     quantization: str | Quantizer | None = None,
+    task: str | Task | None = None,
     metric: Any | Metric | None = None,
     calibration_size: int | None = None,
     evaluation_size: int | None = None,
@@ -247,9 +273,13 @@ def quantize(
         precisions: A precision for each layer name, like `TunedCandidate.precisions`, or a list of
             layers for each precision, such as `{"float16": ["conv1"]}`; other layers are int8.
         labels: As for `tune`.
+        outputs: As for `tune`.
+        batch_axes: As for `tune`.
+        constants: As for `tune`.
         preprocess: As for `tune`.
         device: As for `tune`.
         quantization: As for `tune`.
+        task: As for `tune`.
         metric: As for `tune`.
         calibration_size: As for `tune`.
         evaluation_size: As for `tune`.
@@ -272,8 +302,9 @@ def quantize(
     if excluded is not None and precisions is not None:
         raise ConfigError("excluded and precisions exclude each other: give one.")
     keywords = {
+        **{"outputs": outputs, "batch_axes": batch_axes, "constants": constants},
         **{"preprocess": preprocess, "device": device, "quantization": quantization},
-        **{"metric": metric, "name": name},
+        **{"task": task, "metric": metric, "name": name},
         **{"calibration_size": calibration_size, "evaluation_size": evaluation_size},
     }
     with complaints():
@@ -288,7 +319,7 @@ def quantize(
             chosen = mixed(_by_precision(precisions), subject)
         trial = measure_alone(context, checked(chosen, scheme, parts, subject))
     rebuild = Rebuild(parts.quantizer, subject.model, subject.ranges)
-    setup = Setup(rebuild, subject.baseline, parts.metric.name, parts.device.describe())
+    setup = Setup(rebuild, subject.baseline, subject.metric.name, parts.device.describe())
     return setup.candidate(trial, tracking is not None)
 
 

@@ -51,7 +51,7 @@ def run_single(config: DictConfig) -> None:
     trial = measure_alone(context, candidate)
     path = _save(candidate, context)
     console = stdout_console()
-    offer = in_words(trial.metrics, context.subject.baseline, context.parts.metric.name)
+    offer = in_words(trial.metrics, context.subject.baseline, context.subject.metric.name)
     console.print(f"{candidate.in_words()}: {offer}", highlight=False)
     print_lines(console, {**where_to_look(context.tracker, trial.id), "model": str(path)})
 

@@ -191,7 +191,7 @@ def _show(console: Console, name: str, decision: Decision, bench: Bench) -> None
         if version is None or version.number not in bench.measured:
             continue
         metrics = bench.measured[version.number].metrics
-        offer = in_words(metrics, bench.subject.baseline, bench.parts.metric.name)
+        offer = in_words(metrics, bench.subject.baseline, bench.subject.metric.name)
         other = version.data and version.data != bench.subject.fingerprint
         note = " (its study measured it on another data set)" if other else ""
         print_lines(console, {label: f"{version.number}: {offer}{note}"})

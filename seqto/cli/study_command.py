@@ -10,14 +10,16 @@ from typing import Any
 
 from omegaconf import DictConfig
 from rich.console import Console
+from rich.markup import escape
 
 from seqto.api.running import Finished, JobLaunch, run_config
 from seqto.cli.candidate_command import CHOICES
 from seqto.cli.pointers import print_lines, stdout_console, where_to_look
 from seqto.config.shapes import check_shapes
 from seqto.errors import ConfigError, ConstraintError
+from seqto.measuring.subject import Subject
 from seqto.report.terminal import StudyProgress, print_front, print_schemes
-from seqto.report.wording import in_words
+from seqto.report.wording import in_words, task_in_words
 from seqto.report.writing import PAGE, PICTURE
 from seqto.study.plan import Study
 from seqto.types import Trial
@@ -65,9 +67,14 @@ class _Terminal:
             f"{len(subject.layers)} layers, {len(subject.samples)} samples to evaluate on",
             highlight=False,
         )
+        self._console.print(f"[dim]{escape(_meaning(subject))}[/]", highlight=False)
         kernels = facts.get("kernels", "default")
         self._console.print(f"[dim]{facts['runtime']}, kernels: {kernels}[/]", highlight=False)
         self._stack.enter_context(self._progress)
+
+
+def _meaning(subject: Subject) -> str:
+    return task_in_words(subject.task.name, subject.metric.name, subject.guess)
 
 
 def command_line() -> str:
@@ -108,7 +115,7 @@ def _answer(console: Console, finished: Finished) -> None:
             continue
         best = limits.best(trials)
         trial = best or limits.nearest(trials)
-        offer = in_words(trial.metrics, outcome.record.baseline, study.parts.metric.name)
+        offer = in_words(trial.metrics, outcome.record.baseline, study.subject.metric.name)
         if best is None:
             unmet.append(
                 f"no {kind} has {limits}; the nearest is #{trial.index} (run {trial.id}): {offer}."

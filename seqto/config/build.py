@@ -1,20 +1,21 @@
 """From config to objects."""
 
+import copy
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 
-from seqto.measuring.loss import check_metric
-from seqto.measuring.parts import GROUPS, Parts
+from seqto.measuring.parts import GROUPS, READ, Parts
 from seqto.measuring.subject import Subject, prepare_subject
 from seqto.pareto.limits import Constraint, Gate
 from seqto.protocols import Fetched, ModelSource, Served, Tracker
 from seqto.study.explore import RANGES
 from seqto.study.settings import StudySettings
+from seqto.types import Reading
 from seqto.workspace import Workspace
 
 Given = Mapping[str, Any]
@@ -42,7 +43,6 @@ def build_context(config: DictConfig, given: Given | None = None) -> Context:
     # A job on another machine need not calibrate again.
     ranges = tracker.read_document(config.study.run, RANGES) if config.study.run else None
     subject = prepare_subject(parts, workspace, ranges)
-    check_metric(parts.metric, subject.reference)
     return Context(parts, subject, tracker, workspace)
 
 
@@ -73,7 +73,19 @@ def build_parts(config: DictConfig, given: Given | None = None) -> Parts:
     return Parts(
         **{name: build_part(config, group, given) for group, name in GROUPS.items()},
         precisions=tuple(config.precisions),
+        reading=build_reading(config),
     )
+
+
+def build_reading(config: DictConfig) -> Reading:
+    """Return what the config says about how the model is fed and read."""
+    given: dict[str, Any] = {
+        name: OmegaConf.to_container(each) if OmegaConf.is_config(each) else each
+        for group, names in READ.items()
+        for name in names
+        if (each := config[group][name]) is not None
+    }
+    return Reading(**given)
 
 
 def build_part(config: DictConfig, group: str, given: Given | None = None, **content: Any) -> Any:
@@ -83,10 +95,24 @@ def build_part(config: DictConfig, group: str, given: Given | None = None, **con
     """
     if given is not None and group in given:
         return given[group]
+    chosen = _own_keys(config, group)
     if not content:
-        return instantiate(config[group], _convert_="all")
+        return instantiate(chosen, _convert_="all")
     # Not through Hydra, which would make configs of lists and dataclasses.
-    return instantiate(config[group], _convert_="all", _partial_=True)(**content)
+    return instantiate(chosen, _convert_="all", _partial_=True)(**content)
+
+
+def _own_keys(config: DictConfig, group: str) -> DictConfig:
+    """Return a group without the keys that say how the model is fed and read.
+
+    So its class, which may be the user's, need not know them.
+    """
+    # A copy keeps its place in the config, to which its interpolations refer.
+    own: DictConfig = copy.deepcopy(config[group])
+    with open_dict(own):
+        for name in READ.get(group, ()):
+            own.pop(name, None)
+    return own
 
 
 def build_tracker(config: DictConfig, given: Given | None = None) -> Tracker:

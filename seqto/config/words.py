@@ -7,6 +7,7 @@ from typing import Any
 from hydra.core.override_parser.types import Quote, QuotedString
 
 _BARE = re.compile(r"[A-Za-z_./][\w./-]*", re.ASCII)
+_SPECIAL = re.compile(r"[\\()\[\]{}:=, \t]")
 _RESERVED = {"null", "true", "false", "nan", "inf"}
 
 
@@ -17,6 +18,8 @@ def word(key: str, value: Any) -> str:
 
 def written(value: Any) -> str:
     """Return a value in Hydra's syntax; names with special characters are quoted."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -24,7 +27,7 @@ def written(value: Any) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, Mapping):
-        return f"{{{','.join(f'{written(name)}:{written(each)}' for name, each in value.items())}}}"
+        return f"{{{','.join(f'{_name(name)}:{written(each)}' for name, each in value.items())}}}"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return f"[{','.join(map(written, value))}]"
     text = str(value)
@@ -33,3 +36,8 @@ def written(value: Any) -> str:
     # Else OmegaConf would look for a key of this name.
     escaped = text.replace("${", "\\${")
     return QuotedString(text=escaped, quote=Quote.single).with_quotes()
+
+
+def _name(key: Any) -> str:
+    """Return a name in a mapping; Hydra takes no quotes there, but backslashes."""
+    return _SPECIAL.sub(r"\\\g<0>", str(key))

@@ -14,12 +14,14 @@ from pydantic.dataclasses import dataclass
 from seqto.datasets.draw import Draw, split_drawn
 from seqto.datasets.fit import as_wanted, check_fits
 from seqto.errors import DatasetError
-from seqto.types import Arrays, Splits, TensorSpec
+from seqto.types import Arrays, Splits, Targets, TensorSpec
 
 
 @dataclass(config=ConfigDict(extra="forbid"), kw_only=True)
 class ArrayFile:
     """A .npz file with one array per model input, by its name, and optionally labels.
+
+    Labels have one entry per sample, of any kind: class indices, masks, padded boxes, strings.
 
     A single array feeds a single input, whatever their names. Samples are drawn once with the seed;
     without an evaluation size, all that calibration leaves are used.
@@ -35,6 +37,10 @@ class ArrayFile:
 
     def __post_init__(self) -> None:
         self.name = Path(self.path).stem
+
+    def has(self, name: str) -> bool:
+        """Return whether the file has an array for the input of this name."""
+        return name != self.labels and name in _arrays(Path(self.path).expanduser())
 
     def load(self, inputs: Sequence[TensorSpec]) -> Splits:
         """Return the splits under the names of the model's inputs."""
@@ -79,15 +85,12 @@ def named(found: Arrays, inputs: Sequence[TensorSpec]) -> Arrays:
     return {name: array for name, array in found.items() if name in wanted or wanted - set(found)}
 
 
-def common_length(arrays: Arrays, labels: np.ndarray | None, path: str) -> int:
+def common_length(arrays: Arrays, labels: Targets | None, path: str) -> int:
     """Return the number of samples; raise if the arrays have different lengths."""
     lengths = {name: len(array) for name, array in arrays.items()}
     if labels is not None:
-        if labels.ndim != 1 or labels.dtype.kind not in "iu":
-            raise DatasetError(
-                f"{path}: the labels are {labels.dtype.name}{list(labels.shape)}, but have to be "
-                "one class index per sample; dataset.labels names their array."
-            )
+        if isinstance(labels, np.ndarray) and labels.ndim == 0:
+            raise DatasetError(f"{path}: the labels are one value, but need one per sample.")
         lengths["the labels"] = len(labels)
     if len(set(lengths.values())) != 1:
         counts = ", ".join(f"{count} of {name}" for name, count in lengths.items())

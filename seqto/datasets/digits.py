@@ -66,5 +66,5 @@ def _samples(order: np.ndarray, input_name: str) -> Samples:
 
 def _fingerprint(splits: Sequence[Samples], spec: TensorSpec) -> str:
     """Return a key of everything that the model is fed with, and of the labels."""
-    arrays = [array for part in splits for array in (part.inputs[spec.name], part.labels)]
+    arrays = [array for part in splits for array in (part.inputs[spec.name], part.targets)]
     return content_key([str(spec), [sha256(np.asarray(each).tobytes()) for each in arrays]])

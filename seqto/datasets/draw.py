@@ -1,13 +1,15 @@
 """Which samples a study uses: drawn once with a seed, without duplicates."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 
 from seqto.errors import DatasetError
-from seqto.types import Arrays, Samples, Splits, content_key
+from seqto.identity import identity
+from seqto.types import Arrays, Samples, Splits, Targets, content_key
 
 _log = logging.getLogger(__name__)
 
@@ -62,31 +64,55 @@ class Draw:
 
 
 def split_drawn(
-    inputs: Arrays, labels: np.ndarray | None, drawn: Drawn, calibration_size: int
+    inputs: Arrays, targets: Targets | None, drawn: Drawn, calibration_size: int
 ) -> Splits:
     """Return the splits of the drawn samples, taken from arrays of the whole pool."""
     order = list(drawn.values())
     taken = {name: array[order] for name, array in inputs.items()}
-    return split_arrays(taken, None if labels is None else labels[order], drawn, calibration_size)
+    return split_arrays(taken, _taken(targets, order), drawn, calibration_size)
 
 
 def split_arrays(
-    inputs: Arrays, labels: np.ndarray | None, drawn: Drawn, calibration_size: int
+    inputs: Arrays,
+    targets: Targets | None,
+    drawn: Drawn,
+    calibration_size: int,
+    mask: np.ndarray | None = None,
 ) -> Splits:
     """Split arrays that hold the drawn samples in order."""
+    targets = _uniform(targets)
     ids = [f"sample-{index:05}" for index in drawn.values()]
 
     def part(chosen: slice) -> Samples:
         return Samples(
             {name: array[chosen] for name, array in inputs.items()},
             tuple(ids[chosen]),
-            None if labels is None else labels[chosen].astype(np.int64),
+            None if targets is None else targets[chosen],
+            None if mask is None else mask[chosen],
         )
 
     shapes = {name: [array.dtype.name, *array.shape] for name, array in inputs.items()}
-    listed = None if labels is None else labels.tolist()
+    listed = targets.tolist() if _are_classes(targets) else identity(targets)
     return Splits(
         calibration=part(slice(calibration_size)),
         evaluation=part(slice(calibration_size, None)),
         fingerprint=content_key([shapes, list(drawn), calibration_size, listed]),
     )
+
+
+def _taken(targets: Targets | None, order: Sequence[int]) -> Targets | None:
+    """Return the targets of these samples."""
+    if targets is None:
+        return None
+    if isinstance(targets, np.ndarray):
+        return targets[order]
+    return tuple(targets[index] for index in order)
+
+
+def _uniform(targets: Targets | None) -> Targets | None:
+    """Return class indices as an array of int64, whatever integers they were."""
+    return targets.astype(np.int64) if _are_classes(targets) else targets
+
+
+def _are_classes(targets: Targets | None) -> TypeGuard[np.ndarray]:
+    return isinstance(targets, np.ndarray) and targets.ndim == 1 and targets.dtype.kind in "iu"

@@ -12,8 +12,9 @@ from pydantic.dataclasses import dataclass
 from seqto.datasets.arrays import common_length, named, row_digest
 from seqto.datasets.draw import Draw, split_drawn
 from seqto.datasets.fit import as_wanted, check_fits
+from seqto.datasets.targets import as_array, as_target, as_targets, is_array, targets_of_batch
 from seqto.errors import ConfigError, DatasetError
-from seqto.types import Arrays, Splits, TensorSpec
+from seqto.types import Arrays, Splits, Targets, TensorSpec
 
 _CALIBRATION, _EVALUATION = 100, 300
 """How many samples are used by default, if there are enough."""
@@ -28,8 +29,9 @@ _WHERE = "samples"
 class InMemorySamples:
     """Arrays by input name, one array, or an iterable of samples, batches or pairs with labels.
 
-    The number of axes of the model's input tells single samples and batches apart. Samples are
-    drawn once with the seed. From an iterable that is not a list, only as many as needed are read.
+    The number of axes of the model's input tells single samples and batches apart. A label is
+    whatever the task compares outputs with: a class, a text, boxes in a dict. Samples are drawn
+    once with the seed. From an iterable that is not a list, only as many as needed are read.
     """
 
     name: str = "samples"
@@ -48,6 +50,12 @@ class InMemorySamples:
                 "the command line choose dataset=images or dataset=npz."
             )
 
+    def has(self, name: str) -> bool:
+        """Return whether the samples have values for the input of this name."""
+        if isinstance(self.samples, Mapping):
+            return name in self.samples
+        return not is_array(self.samples) and name in _names(self._first())
+
     def load(self, inputs: Sequence[TensorSpec]) -> Splits:
         """Return the splits under the names of the model's inputs."""
         arrays, labels = self._collected(inputs)
@@ -60,10 +68,18 @@ class InMemorySamples:
         drawn = draw.of(total, digests.__getitem__)
         return split_drawn(arrays, labels, drawn, draw.calibration)
 
-    def _collected(self, inputs: Sequence[TensorSpec]) -> tuple[Arrays, np.ndarray | None]:
+    def _first(self) -> Any:
+        """Return the first item of the iterable, which an iterator then gives again."""
+        items = iter(_iterable(self.samples, self.seed))
+        found = next(items, None)
+        if items is self.samples and found is not None:
+            self.samples = itertools.chain([found], items)
+        return found
+
+    def _collected(self, inputs: Sequence[TensorSpec]) -> tuple[Arrays, Targets | None]:
         """Return the samples as arrays, and their labels if they have any."""
         samples, labels = self.samples, self.labels
-        if not isinstance(samples, Mapping) and not _is_array(samples):
+        if not isinstance(samples, Mapping) and not is_array(samples):
             if labels is not None:
                 raise ConfigError(
                     "labels= belongs to arrays: an iterable gives pairs of a sample and its label."
@@ -71,16 +87,16 @@ class InMemorySamples:
             samples, labels = self._drained(inputs)
             # An iterator can be read only once, and later calls must get the same samples.
             self.samples, self.labels = samples, labels
-        elif _is_array(samples):
+        elif is_array(samples):
             samples = {inputs[0].name if len(inputs) == 1 else self.name: samples}
         arrays = {str(name): as_array(value) for name, value in samples.items()}
-        return arrays, None if labels is None else as_array(labels)
+        return arrays, None if labels is None else as_targets(labels)
 
-    def _drained(self, inputs: Sequence[TensorSpec]) -> tuple[Arrays, np.ndarray | None]:
+    def _drained(self, inputs: Sequence[TensorSpec]) -> tuple[Arrays, Targets | None]:
         """Read the iterable, and return its samples stacked per input."""
         whole = isinstance(self.samples, list | tuple)
         wanted = (self.calibration_size or _CALIBRATION) + (self.evaluation_size or _EVALUATION)
-        rows = _rows(_iterable(self.samples, self.seed), inputs)
+        rows = _rows(_iterable(self.samples, self.seed), inputs, self.name)
         found = list(rows if whole else itertools.islice(rows, wanted))
         if not found:
             raise DatasetError(
@@ -89,10 +105,16 @@ class InMemorySamples:
             )
         labels = [label for _, label in found]
         if any(label is None for label in labels) and any(label is not None for label in labels):
-            raise DatasetError("some samples have a label and others have none: give all or none.")
+            other = next(
+                at for at, each in enumerate(labels) if (each is None) != (labels[0] is None)
+            )
+            raise DatasetError(
+                f"some samples have a label and others have none (sample {other} is the first that "
+                "differs): give all or none."
+            )
         return (
             {spec.name: _stacked([row[spec.name] for row, _ in found], spec) for spec in inputs},
-            None if labels[0] is None else np.asarray(labels),
+            None if labels[0] is None else as_targets(labels),
         )
 
     def _draw(self, distinct: int) -> Draw:
@@ -130,59 +152,63 @@ def _iterable(samples: Any, seed: int) -> Iterable[Any]:
     )
 
 
-def _rows(items: Iterable[Any], inputs: Sequence[TensorSpec]) -> Iterator[tuple[Arrays, Any]]:
+def _rows(
+    items: Iterable[Any], inputs: Sequence[TensorSpec], name: str
+) -> Iterator[tuple[Arrays, Any]]:
     """Yield single samples with their labels, from an iterable of samples or batches."""
-    for item in items:
-        arrays, label = _pair(item, inputs)
-        sizes = {_batch_of(arrays[spec.name], spec) for spec in inputs}
-        if sizes == {None}:
-            yield arrays, _label(label, ())
-            continue
-        if len(sizes) != 1:
-            raise DatasetError("samples has a batch whose inputs have different lengths.")
-        count = sizes.pop() or 0
-        labels = _label(label, (count,))
-        for at in range(count):
-            row = {name: array[at] for name, array in arrays.items()}
-            yield row, None if labels is None else labels[at]
+    for number, item in enumerate(items):
+        try:
+            yield from _rows_of(item, inputs, name)
+        except DatasetError as error:
+            raise DatasetError(f"item {number} of samples, counted from 0: {error}") from error
 
 
-def _label(label: Any, shape: tuple[int, ...]) -> Any:
-    """Return a sample's label as a plain number, or those of a batch as a list."""
-    if label is None:
-        return None
-    found = as_array(label)
-    if found.shape != shape:
-        wanted = f"{shape[0]} class indices" if shape else "one class index"
-        raise DatasetError(
-            f"samples gives labels of shape {list(found.shape)} where there have to be {wanted}: "
-            "give the number of each sample's class."
-        )
-    return found.tolist()
+def _rows_of(item: Any, inputs: Sequence[TensorSpec], name: str) -> Iterator[tuple[Arrays, Any]]:
+    """Yield the samples of one item, a sample or a batch, with their labels."""
+    arrays, label = _pair(item, inputs, name)
+    sizes = {_batch_of(arrays[spec.name], spec) for spec in inputs}
+    if sizes == {None}:
+        yield arrays, None if label is None else as_target(label)
+        return
+    if len(sizes) != 1:
+        raise DatasetError("samples has a batch whose inputs have different lengths.")
+    count = sizes.pop() or 0
+    labels = [None] * count if label is None else targets_of_batch(label, count)
+    for at, each in enumerate(labels):
+        yield {name: array[at] for name, array in arrays.items()}, each
 
 
-def _pair(item: Any, inputs: Sequence[TensorSpec]) -> tuple[Arrays, Any]:
+def _pair(item: Any, inputs: Sequence[TensorSpec], name: str) -> tuple[Arrays, Any]:
     """Return the inputs by name, and the label, of one item of an iterable."""
-    label = None
-    if isinstance(item, list | tuple) and len(item) in (1, 2) and _is_sample(item[0]):
-        item, label = item[0], item[1] if len(item) == 2 else None
-    if isinstance(item, Mapping):
-        arrays = {str(name): as_array(value) for name, value in item.items()}
-    elif _is_array(item) and len(inputs) == 1:
-        arrays = {inputs[0].name: as_array(item)}
+    sample, label = _apart(item)
+    if isinstance(sample, Mapping):
+        arrays = {str(name): as_array(value) for name, value in sample.items()}
+        given = ", ".join(arrays) or "nothing"
+    elif is_array(sample) and len(inputs) == 1:
+        arrays = {inputs[0].name: as_array(sample)}
+        given = ""
     else:
-        wanted = ", ".join(map(str, inputs))
+        arrays, given = {}, f"a {type(sample).__name__}"
+    if any(spec.name not in arrays for spec in inputs):
         raise DatasetError(
-            f"samples gives a {type(item).__name__}, but the model wants {wanted}: give an array "
-            "for a model with one input, else a dict of arrays by input name, each alone or in a "
-            "pair with its label."
+            f"model wants {', '.join(map(str, inputs))}, dataset {name} gives {given}: give an "
+            "array for a model with one input, else a dict of arrays by input name, each alone or "
+            "in a pair with its label; an input that never changes goes into dataset.constants."
         )
-    if missing := [spec.name for spec in inputs if spec.name not in arrays]:
-        raise DatasetError(
-            f"samples gives {', '.join(arrays) or 'nothing'}, but the model also wants "
-            f"{', '.join(missing)}."
-        )
-    return arrays, label
+    return {spec.name: arrays[spec.name] for spec in inputs}, label
+
+
+def _apart(item: Any) -> tuple[Any, Any]:
+    """Return the sample and the label of an item, which may be a pair of both."""
+    if isinstance(item, list | tuple) and len(item) in (1, 2) and _is_sample(item[0]):
+        return item[0], item[1] if len(item) == 2 else None
+    return item, None
+
+
+def _names(item: Any) -> Iterable[str]:
+    """Return the names of the inputs that an item has values for."""
+    sample, _ = _apart(item)
+    return map(str, sample) if isinstance(sample, Mapping) else ()
 
 
 def _batch_of(array: np.ndarray, spec: TensorSpec) -> int | None:
@@ -190,7 +216,8 @@ def _batch_of(array: np.ndarray, spec: TensorSpec) -> int | None:
     axes = len(spec.shape)
     if array.ndim == axes - 1:
         return None
-    if array.ndim == axes:
+    pairs = zip(spec.shape[1:], array.shape[1:], strict=False)
+    if array.ndim == axes and all(wanted in (None, given) for wanted, given in pairs):
         return len(array)
     raise DatasetError(
         f"samples gives an array of shape {list(array.shape)}, but the model input {spec} has "
@@ -199,28 +226,15 @@ def _batch_of(array: np.ndarray, spec: TensorSpec) -> int | None:
 
 
 def _stacked(arrays: Sequence[np.ndarray], spec: TensorSpec) -> np.ndarray:
-    shapes = {array.shape for array in arrays}
-    if len(shapes) > 1:
-        one, other = sorted(map(list, shapes))[:2]
-        raise DatasetError(
-            f"samples of different shapes, {one} and {other}, for the model input {spec}: pad or "
-            "crop them to one shape first."
-        )
+    for number, array in enumerate(arrays):
+        if array.shape != arrays[0].shape:
+            raise DatasetError(
+                f"samples of different shapes, {list(arrays[0].shape)} and {list(array.shape)} "
+                f"(sample {number}), for the model input {spec}: pad or crop them to one shape "
+                "first."
+            )
     return np.stack(arrays)
 
 
-def as_array(value: Any) -> np.ndarray:
-    """Return an array, or any library's tensor, as a NumPy array."""
-    # A torch tensor must leave its computation graph and its device first.
-    for leave in ("detach", "cpu"):
-        if hasattr(value, leave):
-            value = getattr(value, leave)()
-    return np.asarray(value)
-
-
-def _is_array(value: Any) -> bool:
-    return hasattr(value, "__array__")
-
-
 def _is_sample(value: Any) -> bool:
-    return _is_array(value) or isinstance(value, Mapping)
+    return is_array(value) or isinstance(value, Mapping)

@@ -93,6 +93,8 @@ class Figure:
     """The float model's own value, where it is the same for every model."""
     has_interval: bool = False
     """Whether the ends of its 95 % interval are measured as `<name>_low` and `<name>_high`."""
+    of_task: bool = False
+    """Whether only some tasks measure it: views of all studies leave it out."""
 
     @property
     def best_alias(self) -> str:
@@ -128,6 +130,18 @@ class Figure:
         if self.summary:
             return self.summary.format(value)
         return f"{self.spoken_title} {self.spoken_text(value)}"
+
+
+def _of_targets(name: str, title: str, column: int, **others: Any) -> Figure:
+    """Return a figure of how well targets are met, which only some tasks measure."""
+    usual: dict[str, Any] = {
+        "write": lambda fraction: in_percent(fraction, 1),
+        "unit": "%",
+        "factor": 100.0,
+        "less_is_better": False,
+    }
+    told: dict[str, Any] = {"dispensable": True, "objective": False, "has_interval": True}
+    return Figure(name, title, column, of_task=True, **told, **{**usual, **others})
 
 
 LOSS = "accuracy_loss"
@@ -196,7 +210,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         "latency_ms",
         title="latency",
-        column=6,
+        column=16,
         write=in_ms,
         summary="{:.2f} ms",
         unit="ms",
@@ -212,7 +226,18 @@ FIGURES: tuple[Figure, ...] = (
         unit="%",
         factor=100.0,
         less_is_better=False,
+        has_interval=True,
     ),
+    _of_targets("f1", "F1", 6),
+    _of_targets("map_50", "mAP50", 7),
+    _of_targets("map", "mAP", 8),
+    _of_targets("mean_iou", "mIoU", 9),
+    _of_targets("recall", "recall", 10),
+    _of_targets("bleu", "BLEU", 11, write=lambda bleu: f"{100 * bleu:.1f}"),
+    _of_targets("wer", "WER", 12, less_is_better=True),
+    _of_targets("cer", "CER", 13, less_is_better=True),
+    _of_targets("mae", "MAE", 14, less_is_better=True, write=in_digits, unit="", factor=1.0),
+    _of_targets("sqnr_db", "SQNR", 15, write=lambda db: f"{db:.1f} dB", unit="dB", factor=1.0),
 )
 """Every measured figure, in the order in which objectives, limits and views list them."""
 

@@ -18,6 +18,11 @@ def with_outputs(model: Model, names: Iterable[str]) -> Model:
     return Model(model.name, proto)
 
 
+def first_output(node: onnx.NodeProto) -> str:
+    """Return the first output that the node has: those of an LSTM may be left out."""
+    return str(next(filter(None, node.output)))
+
+
 def dequantized(links: Links, tensor: str) -> str | None:
     """Return the tensor after the QuantizeLinear and DequantizeLinear behind this one, if any."""
     for node in _readers(links, tensor, "QuantizeLinear"):

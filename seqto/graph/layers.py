@@ -13,48 +13,91 @@ from seqto.types import Layer, Model
 
 FLOAT_TYPES = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16)
 
+RECURRENT = ("GRU", "LSTM", "RNN")
+"""Operations with two weights: for their input, and for their own state."""
+
+LEAST_TABLE_BYTES = 1024
+"""Smaller tables take no part in the size of a model; many of them are arithmetic with shapes."""
+
+_WEIGHT_INPUTS = {"Gather": (0,), **dict.fromkeys(RECURRENT, (1, 2))}
+"""Which inputs are weights, where it is not the second one alone."""
+
 
 def weight_layers(model: Model, op_types: Collection[str]) -> tuple[Layer, ...]:
-    """Return the nodes of these types whose weight is a float initializer, in graph order."""
+    """Return the nodes of these types whose weights are float initializers, in graph order."""
     constants = initializers(model.proto.graph)
     layers = []
     for node in model.proto.graph.node:
-        weight = weight_of(node, constants) if node.op_type in op_types else None
-        if weight is not None:
-            shape = _as_matrix(weight.dims, reduced_axes(node, weight))
-            layers.append(Layer(node.name, node.op_type, tensor_bytes(weight), shape))
+        weights = weights_of(node, constants) if node.op_type in op_types else ()
+        if weights:
+            size = sum(map(tensor_bytes, weights))
+            layers.append(Layer(node.name, node.op_type, size, _as_matrices(node, weights)))
     return tuple(layers)
+
+
+def weights_of(
+    node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]
+) -> tuple[onnx.TensorProto, ...]:
+    """Return the float initializers that are the node's weights."""
+    if node.op_type == "MatMul":
+        # It may have its constant on either side.
+        return (_constants(node, (1,), constants) or _constants(node, (0,), constants))[:1]
+    found = _constants(node, _WEIGHT_INPUTS.get(node.op_type, (1,)), constants)
+    if node.op_type == "Gather":
+        return tuple(table for table in found if _is_table(table))
+    return found
 
 
 def weight_of(
     node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]
 ) -> onnx.TensorProto | None:
-    """Return the float initializer that is the node's weight, or None if it has none."""
-    # A MatMul may have its constant on either side.
-    for position in (1, 0) if node.op_type == "MatMul" else (1,):
-        name = node.input[position] if position < len(node.input) else ""
-        if name in constants and constants[name].data_type in FLOAT_TYPES:
-            return constants[name]
-    return None
+    """Return the first of the node's weights, or None if it has none."""
+    return next(iter(weights_of(node, constants)), None)
+
+
+def _is_table(tensor: onnx.TensorProto) -> bool:
+    """Return whether these are rows of values, as the embeddings of words are."""
+    return len(tensor.dims) > 1 and tensor_bytes(tensor) >= LEAST_TABLE_BYTES
+
+
+def _constants(
+    node: onnx.NodeProto, positions: Collection[int], constants: Mapping[str, onnx.TensorProto]
+) -> tuple[onnx.TensorProto, ...]:
+    """Return the float initializers among these inputs of the node."""
+    names = [node.input[at] for at in positions if at < len(node.input)]
+    found = [constants[name] for name in names if name in constants]
+    return tuple(each for each in found if each.data_type in FLOAT_TYPES)
 
 
 def reduced_axes(node: onnx.NodeProto, weight: onnx.TensorProto) -> tuple[int, ...]:
-    """Return the axes of a layer's weight that each of its outputs sums over."""
+    """Return the axes of a layer's weight that each of its outputs sums over; a table's row."""
     rank = len(weight.dims)
     if node.op_type == "Gemm":
         return (1,) if attribute(node, "transB", 0) else (0,)
     if node.op_type == "MatMul":
         on_the_right = len(node.input) > 1 and node.input[1] == weight.name
         return (max(rank - 2, 0),) if on_the_right else (rank - 1,)
+    if node.op_type in RECURRENT:
+        return (rank - 1,)
+    return tuple(axis for axis in range(rank) if axis != _output_axis(node, rank))
+
+
+def _output_axis(node: onnx.NodeProto, rank: int) -> int:
+    """Return the axis of a weight along which its outputs lie, or the rows of a table."""
+    if node.op_type == "Gather":
+        return int(attribute(node, "axis", 0)) % rank
     # The first axis of a convolution's weight is its outputs, of a transposed one its inputs.
-    outputs = 1 if node.op_type == "ConvTranspose" else 0
-    return tuple(axis for axis in range(rank) if axis != outputs)
+    return 1 if node.op_type == "ConvTranspose" else 0
 
 
-def _as_matrix(dims: Sequence[int], reduced: Collection[int]) -> tuple[int, int]:
-    """Return how many outputs a weight has, and how many values each of them sums over."""
-    values = math.prod(dims[axis] for axis in reduced)
-    return math.prod(dims) // max(values, 1), values
+def _as_matrices(node: onnx.NodeProto, weights: Sequence[onnx.TensorProto]) -> tuple[int, ...]:
+    """Return how many outputs the weights have, and how many values of each they sum over."""
+    reduced = [reduced_axes(node, weight) for weight in weights]
+    values = [
+        math.prod(weight.dims[axis] for axis in axes)
+        for weight, axes in zip(weights, reduced, strict=True)
+    ]
+    return math.prod(weights[0].dims) // max(values[0], 1), *values
 
 
 def tensor_bytes(tensor: onnx.TensorProto) -> int:
@@ -67,11 +110,13 @@ def gemm_to_matmul(model: Model) -> Model:
     """Return the model with each plain Gemm of a constant weight as MatMul, and Add for its bias.
 
     The MatMul keeps the name of the Gemm, and the last of the two nodes the name of its output. A
-    Gemm that also scales, or transposes its first input, is not changed.
+    Gemm that also scales, or transposes its first input, is not changed; nor is one whose weight is
+    a table too, which would have to be there twice.
     """
     proto = model.copy_proto()
     graph = proto.graph
-    constants = initializers(graph)
+    tables = {node.input[0] for node in graph.node if node.op_type == "Gather"}
+    constants = initializers(graph).keys() - tables
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
         nodes.extend(_split(node, graph) if _is_plain_gemm(node, constants) else [node])

@@ -42,7 +42,7 @@ def input_specs(model: Model) -> tuple[TensorSpec, ...]:
     graph = model.proto.graph
     constants = {each.name for each in graph.initializer}
     constants.update(each.values.name for each in graph.sparse_initializer)
-    return tuple(_spec(each) for each in graph.input if each.name not in constants)
+    return tuple(spec_of(each) for each in graph.input if each.name not in constants)
 
 
 def first_line(error: object) -> str:
@@ -92,8 +92,8 @@ def _read_external_data(proto: onnx.ModelProto, path: Path) -> None:
         ) from error
 
 
-def _spec(value: onnx.ValueInfoProto) -> TensorSpec:
-    """Return one input as the graph declares it."""
+def spec_of(value: onnx.ValueInfoProto) -> TensorSpec:
+    """Return an input or output as the graph declares it."""
     if value.type.WhichOneof("value") != "tensor_type":
         raise ModelError(f"Input {value.name!r} of the model is no tensor: seqto cannot feed it.")
     tensor = value.type.tensor_type

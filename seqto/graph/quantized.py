@@ -6,6 +6,7 @@ QUANTIZING = (
     "QuantizeLinear",
     "DequantizeLinear",
     "DynamicQuantizeLinear",
+    "DynamicQuantizeLSTM",
     "ConvInteger",
     "MatMulInteger",
 )
@@ -28,7 +29,7 @@ def quantized_nodes(model: Model) -> dict[str, str]:
     }
     found = {}
     for node in nodes:
-        if node.op_type.endswith("Integer"):
+        if node.op_type.endswith("Integer") or node.op_type == "DynamicQuantizeLSTM":
             found[node.name.removesuffix(_SUFFIX)] = node.op_type
         elif node.op_type not in QUANTIZING and dequantized & set(node.input[1:]):
             found[node.name] = node.op_type

@@ -34,12 +34,13 @@ class Span:
     last: int
 
 
-def find_cuts(model: Model) -> tuple[Cut, ...]:
-    """Return places to cut what computes the first output: where few bytes are kept, in order.
+def find_cuts(model: Model, outputs: Sequence[str] | None = None) -> tuple[Cut, ...]:
+    """Return places to cut what computes these outputs: where few bytes are kept, in order.
 
-    The first cut is before all nodes; the last one is after them and has only that output.
+    By default it is the first output. The first cut is before all nodes; the last one is after them
+    and has only those outputs.
     """
-    every = _places(model.proto.graph)
+    every = _places(model.proto.graph, outputs or [model.proto.graph.output[0].name])
     inner = [
         here
         for before, here, after in zip(every, every[1:], every[2:], strict=False)
@@ -51,8 +52,9 @@ def find_cuts(model: Model) -> tuple[Cut, ...]:
 def clean_cuts(model: Model) -> tuple[Cut, ...]:
     """Return the cuts at which the parts compute, bit for bit, what the whole graph computes.
 
-    Expects a model from `in_order`. Fusions and layouts of tensors end at quantized tensors and
-    before layers. They do not end before an addition, for example: the Conv before it may do it.
+    Expects a model from `in_order`, with one output. Fusions and layouts of tensors end at
+    quantized tensors and before layers. They do not end before an addition, for example: the Conv
+    before it may do it.
     """
     graph = model.proto.graph
     links = Links(graph)
@@ -70,7 +72,7 @@ def clean_cuts(model: Model) -> tuple[Cut, ...]:
             node.op_type in _UNFUSED_READERS for node in links.readers(tensor)
         )
 
-    every = _places(graph)
+    every = _places(graph, [graph.output[0].name])
     inner = [cut for cut in every[1:-1] if all(map(is_clean, cut.tensors))]
     return (every[0], *inner, every[-1])
 
@@ -167,22 +169,22 @@ def same_computation(one: Model, other: Model) -> bool:
     )
 
 
-def _places(graph: onnx.GraphProto) -> list[Cut]:
+def _places(graph: onnx.GraphProto, outputs: Sequence[str]) -> list[Cut]:
     """Return the places where all tensors needed later have known types, and the end."""
     types = _types(graph)
     return [
         Cut(position, tensors, sum(_sample_bytes(types[name]) for name in tensors if name in types))
-        for position, tensors in enumerate(_live(graph))
+        for position, tensors in enumerate(_live(graph, outputs))
         # A part cannot have inputs of unknown type.
         if position == len(graph.node) or set(tensors) <= set(types)
     ]
 
 
-def _live(graph: onnx.GraphProto) -> Iterator[tuple[str, ...]]:
+def _live(graph: onnx.GraphProto, outputs: Sequence[str]) -> Iterator[tuple[str, ...]]:
     """Yield for each place between nodes the tensors that exist there and are needed later."""
     constants = initializers(graph)
     last_use = {name: place for place, node in enumerate(graph.node) for name in reads(node)}
-    last_use[graph.output[0].name] = len(graph.node)
+    last_use |= dict.fromkeys(outputs, len(graph.node))
     alive = [each.name for each in graph.input if each.name not in constants]
     for place in range(len(graph.node) + 1):
         alive = [name for name in alive if last_use.get(name, -1) >= place]

@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from seqto.errors import MetricError, reason
 from seqto.graph.segments import same_computation
 from seqto.measuring.evaluate import measure, undone
@@ -12,7 +10,7 @@ from seqto.measuring.parts import Parts
 from seqto.measuring.prefixes import MEMORY_LIMIT, SharedRuns
 from seqto.measuring.subject import Subject
 from seqto.protocols import Device, SharesPrefixes
-from seqto.types import Candidate, Measurement, Model
+from seqto.types import Candidate, Measurement, Model, Outputs
 
 SHARED_BYTES = MEMORY_LIMIT
 """How many bytes of activations to keep for the next candidates; 0 shares nothing."""
@@ -44,7 +42,9 @@ def attempts(
     built = [_built(parts, subject, candidate) for candidate in candidates]
     models = [each for each in built if isinstance(each, Model)]
     runs = (
-        SharedRuns(models, subject.samples, subject.batch, parts.device, SHARED_BYTES)
+        SharedRuns(
+            models, subject.samples, subject.batch, parts.device, subject.observed, SHARED_BYTES
+        )
         if SHARED_BYTES and len(models) > 1 and _shares(parts.device, subject)
         else None
     )
@@ -57,7 +57,7 @@ def attempts(
                 outputs = _of_the_float_model(model, subject)
                 if outputs is None and runs is not None:
                     outputs = runs.outputs(models.index(model))
-                measurement = measure(model, subject, parts.device, parts.metric, outputs)
+                measurement = measure(model, subject, parts.device, outputs)
                 measured[model.digest] = measurement
             layers = undone(candidate, model, parts.device)
         except MetricError:
@@ -73,14 +73,18 @@ def shares_prefixes(device: Device) -> bool:
     return isinstance(device, SharesPrefixes) and device.shares_prefixes
 
 
-def _of_the_float_model(model: Model, subject: Subject) -> np.ndarray | None:
+def _of_the_float_model(model: Model, subject: Subject) -> Outputs | None:
     """Return the float model's outputs if this model computes the same, and None otherwise."""
     return subject.reference if same_computation(model, subject.model) else None
 
 
 def _shares(device: Device, subject: Subject) -> bool:
-    """Return whether to run models in parts; models that are too large to copy are not."""
-    return shares_prefixes(device) and not subject.model.is_large
+    """Return whether to run models in parts; models that are too large to copy are not.
+
+    Nor are those with several outputs: a second one may keep nodes from being fused.
+    """
+    alone = len(subject.model.proto.graph.output) == 1 and subject.observed.is_plain
+    return alone and shares_prefixes(device) and not subject.model.is_large
 
 
 def _built(parts: Parts, subject: Subject, candidate: Candidate) -> Model | Attempt:

@@ -1,51 +1,45 @@
 """From one candidate's model to a measurement."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from seqto.errors import varying_output
-from seqto.measuring.loss import loss_of
+from seqto.errors import DeviceError
+from seqto.figures import figure
+from seqto.measuring.loss import losses_of
 from seqto.measuring.outputs import run_all
 from seqto.measuring.subject import Subject
-from seqto.metrics.agreement import accuracy
-from seqto.metrics.harm import divergence
-from seqto.metrics.intervals import wilson
-from seqto.protocols import Device, Metric
-from seqto.types import INT8, INT16, Candidate, Latency, Measurement, Model
+from seqto.metrics.intervals import mean_of
+from seqto.protocols import Device
+from seqto.types import INT8, INT16, Candidate, Estimate, Latency, Measurement, Model, Outputs
 
 
 def measure(
-    model: Model,
-    subject: Subject,
-    device: Device,
-    metric: Metric,
-    outputs: np.ndarray | None = None,
+    model: Model, subject: Subject, device: Device, outputs: Outputs | None = None
 ) -> Measurement:
     """Measure this model on the device; it runs only if its outputs are not given."""
     program = device.load(model)
     try:
         if outputs is None:
-            outputs = run_all(program, subject.samples, subject.batch)
+            outputs = run_all(program, model, subject.samples, subject.batch, subject.observed)
         latency = program.time(subject.example)
     finally:
         program.close()
-    if outputs.shape != subject.reference.shape:
-        raise varying_output([subject.reference.shape, outputs.shape])
+    _require_ranks(outputs, subject.reference)
     size = float(model.size)
-    loss = loss_of(metric, subject.reference, outputs)
-    low, high = wilson(loss, len(subject.samples))
+    losses = losses_of(subject.metric, subject.reference, outputs)
     return Measurement(
         {
-            "accuracy_loss": loss,
-            "accuracy_loss_low": low,
-            "accuracy_loss_high": high,
-            "divergence": divergence(subject.reference, outputs),
+            **in_figures("accuracy_loss", mean_of(losses)),
+            "divergence": float(subject.harm.per_sample(outputs).mean()),
             "size_bytes": size,
             "size_ratio": size / subject.baseline["size_bytes"],
-            **_against_labels(outputs, subject),
+            **_against_targets(outputs, subject),
             **_times(latency),
         },
         model.digest,
         needed_session(model, device),
+        tuple(losses.tolist()),
     )
 
 
@@ -74,11 +68,37 @@ def undone(candidate: Candidate, model: Model, device: Device) -> list[str]:
     return [name for name in left if name in kernels and kernels[name].is_integer]
 
 
-def _against_labels(outputs: np.ndarray, subject: Subject) -> dict[str, float]:
-    if subject.samples.labels is None:
+def in_figures(name: str, estimate: Estimate) -> dict[str, float]:
+    """Return a figure with the ends of its interval, as they are recorded."""
+    return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+def _require_ranks(outputs: Outputs, reference: Outputs) -> None:
+    """Raise if an output has another number of axes than the float model's.
+
+    Their lengths may differ: a detector that finds more has more boxes.
+    """
+    for name, entries in reference.items():
+        wanted, found = np.shape(entries[0]), np.shape(outputs[name][0])
+        if len(wanted) != len(found):
+            raise DeviceError(
+                f"the model's output {name!r} has entries of shape {list(found)} where the float "
+                f"model's have {list(wanted)}"
+            )
+
+
+def _against_targets(outputs: Outputs, subject: Subject) -> dict[str, float]:
+    """Return how well the outputs meet the targets, and how much worse than the float model's."""
+    if subject.samples.targets is None:
         return {}
-    score = accuracy(outputs, subject.samples.labels)
-    return {"accuracy": score, "accuracy_drop": subject.baseline["accuracy"] - score}
+    scores: Mapping[str, Estimate] = subject.task.scores(outputs, subject.samples.targets)
+    telling = next(iter(scores))
+    sign = 1 if figure(telling).less_is_better else -1
+    drop = sign * (scores[telling].value - subject.baseline[telling])
+    found = {"accuracy_drop": drop}
+    for name, estimate in scores.items():
+        found |= in_figures(name, estimate)
+    return found
 
 
 def _times(latency: Latency) -> dict[str, float]:

@@ -1,54 +1,96 @@
-"""A model's outputs for all samples on a device."""
+"""A model's outputs for all samples on a device, and their file."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
-from seqto.errors import DeviceError, ModelError, varying_output
+from seqto.errors import DeviceError
 from seqto.protocols import Device, Program
-from seqto.types import Model, Samples
+from seqto.types import Entry, Model, Observed, Outputs, Samples, together
+
+_SHAPES = ":shapes"
+"""Behind the name of an output in its file: the shapes of its entries, which are not all equal."""
 
 
-def outputs_of(model: Model, samples: Samples, batch: int, device: Device) -> np.ndarray:
-    """Return the model's first output for all samples on the device."""
+def outputs_of(
+    model: Model, samples: Samples, batch: int, device: Device, observed: Observed
+) -> Outputs:
+    """Return the model's outputs for all samples on the device."""
     program = device.load(model)
     try:
-        return run_all(program, samples, batch, model.proto.graph.output[0].name)
+        return run_all(program, model, samples, batch, observed)
     finally:
         program.close()
 
 
-def run_all(program: Program, samples: Samples, batch: int, name: str = "") -> np.ndarray:
-    """Return the first output, which errors call by its name, for all samples, run in batches."""
-    sizes, found = [], []
-    for inputs in samples.batches(batch):
-        sizes.append(len(next(iter(inputs.values()))))
-        found.append(program.run(inputs)[0])
-    _require_one_shape(found, sizes, name)
-    outputs = np.concatenate(found)
-    if samples.fixed_batch:
-        outputs = outputs[: len(samples)]
-    if not np.isfinite(outputs).all():
-        raise DeviceError("the model's output is not finite: it has NaN or infinite values")
+def run_all(
+    program: Program, model: Model, samples: Samples, batch: int, observed: Observed
+) -> Outputs:
+    """Return the outputs of a loaded model for all samples, run in batches; all are finite."""
+    outputs = together(list(_entries(program, model, samples, batch, observed)))
+    if names := _not_finite(outputs):
+        raise DeviceError(
+            f"the model's output {names[0]!r} is not finite: it has NaN or infinite values"
+        )
     return outputs
 
 
-def _require_one_shape(found: Sequence[np.ndarray], sizes: Sequence[int], name: str) -> None:
-    """Raise if the outputs of batches of these sizes cannot be one array, or have no entries."""
-    first, called = found[0], f"the model's first output{f' {name!r}' if name else ''}"
-    if not first.ndim:
-        raise ModelError(
-            f"{called} is a single number, without an axis for samples. Export the model with an "
-            "output that has a batch dimension."
-        )
-    for each, size in zip(found, sizes, strict=True):
-        # The last batch may be smaller.
-        expected = (len(first) * size // sizes[0], *first.shape[1:])
-        if each.shape not in (first.shape, expected):
-            raise varying_output([first.shape, each.shape], name)
-    if not first.size:
-        raise ModelError(
-            f"{called} has no entries (it has the shape {list(first.shape)}), so candidates cannot "
-            "be compared. Give samples in which the model finds something, or export it without "
-            "NonMaxSuppression, with the outputs before it."
-        )
+def is_finite(outputs: Outputs) -> bool:
+    """Tell whether no output has NaN or infinite values."""
+    return not _not_finite(outputs)
+
+
+def save_outputs(outputs: Outputs, path: Path) -> None:
+    """Write outputs to a .npz file."""
+    arrays: dict[str, np.ndarray] = {}
+    for name, entries in outputs.items():
+        if isinstance(entries, np.ndarray):
+            arrays[name] = entries
+        else:
+            arrays[name] = np.concatenate([each.ravel() for each in entries])
+            # Entries may also differ in their number of axes.
+            ranks = np.array([each.ndim for each in entries])
+            shapes = np.concatenate([np.array(each.shape, np.int64) for each in entries])
+            arrays[name + _SHAPES] = np.concatenate([ranks, shapes])
+    with path.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+
+
+def load_outputs(path: Path, samples: int) -> Outputs:
+    """Return the outputs of this many samples from a file of `save_outputs`."""
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+    return {
+        name: _apart(array, arrays[name + _SHAPES], samples) if name + _SHAPES in arrays else array
+        for name, array in arrays.items()
+        if not name.endswith(_SHAPES)
+    }
+
+
+def _apart(values: np.ndarray, layout: np.ndarray, samples: int) -> tuple[np.ndarray, ...]:
+    """Return the entries whose values and shapes were stored one after another."""
+    ranks, dims = layout[:samples], layout[samples:]
+    shapes = [tuple(map(int, each)) for each in np.split(dims, np.cumsum(ranks)[:-1])]
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+    parts = np.split(values, ends[:-1])
+    return tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
+
+
+def _entries(
+    program: Program, model: Model, samples: Samples, batch: int, observed: Observed
+) -> Iterator[Entry]:
+    names = [each.name for each in model.proto.graph.output]
+    start = 0
+    for inputs in samples.batches(batch):
+        made: Entry = dict(zip(names, program.run(inputs), strict=True))
+        yield from observed.entries(made, samples, start, batch)
+        start += samples.fixed_batch or batch
+
+
+def _not_finite(outputs: Outputs) -> list[str]:
+    return [
+        name
+        for name, entries in outputs.items()
+        if not all(each.dtype.kind != "f" or np.isfinite(each).all() for each in entries)
+    ]

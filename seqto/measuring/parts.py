@@ -1,12 +1,22 @@
 """What a study is made of."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from seqto.errors import ConfigError, nearest
 from seqto.identity import identity, settings
-from seqto.protocols import Dataset, Device, Metric, ModelSource, Quantizer, Search, Sensitivity
-from seqto.types import FLOAT32, INT8
+from seqto.protocols import (
+    Dataset,
+    Device,
+    GuessedTask,
+    Metric,
+    ModelSource,
+    Quantizer,
+    Search,
+    Sensitivity,
+    Task,
+)
+from seqto.types import FLOAT32, INT8, Reading
 
 GROUPS = {
     "model": "source",
@@ -14,10 +24,14 @@ GROUPS = {
     "quantization": "quantizer",
     "sensitivity": "sensitivity",
     "search": "search",
+    "task": "task",
     "metric": "metric",
     "device": "device",
 }
 """Each config group, and the field of `Parts` that it fills."""
+
+READ = {"model": ("outputs", "batch_axes"), "dataset": ("constants",)}
+"""The keys that every choice of a group has, and the fields of `Reading` that they fill."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +44,11 @@ class Parts:
     sensitivity: Sensitivity
     search: Search
     device: Device
-    metric: Metric
+    task: Task | GuessedTask
+    metric: Metric | None = None
+    """The user's own; by default the task's."""
     precisions: tuple[str, ...] = (INT8, FLOAT32)
+    reading: Reading = field(default_factory=Reading)
 
     def __post_init__(self) -> None:
         """Refuse precisions that the quantizer does not know, or that leave no choice."""
@@ -49,12 +66,15 @@ class Parts:
     def identity(self) -> dict[str, Any]:
         """What distinguishes a study of these parts from any other."""
         parts = {group: identity(getattr(self, name)) for group, name in GROUPS.items()}
-        return {**parts, "precisions": list(self.precisions)}
+        return {**parts, "precisions": list(self.precisions), "reading": identity(self.reading)}
 
     @property
     def settings(self) -> dict[str, Any]:
         """All fields of the parts, by config group, for the record."""
         parts = {group: settings(getattr(self, name)) for group, name in GROUPS.items()}
+        reading = settings(self.reading)
+        for group, names in READ.items():
+            parts[group] |= {name: reading[name] for name in names}
         return {**parts, "precisions": list(self.precisions)}
 
     @property

@@ -6,14 +6,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from seqto.errors import DeviceError
 from seqto.graph.segments import Cut, clean_cuts, common_nodes, in_order, part
 from seqto.graph.steps import Step
-from seqto.measuring.outputs import outputs_of
+from seqto.measuring.outputs import is_finite, outputs_of
 from seqto.protocols import Device
-from seqto.types import Arrays, Model, Samples
+from seqto.types import Arrays, Entry, Model, Observed, Outputs, Samples, together
 
 _log = logging.getLogger(__name__)
 
@@ -33,9 +31,10 @@ _LAYERS = ("Conv", "ConvTranspose", "ConvInteger", "Gemm", "MatMul", "MatMulInte
 class SharedRuns:
     """The outputs of many models, each started where it begins to differ from the one before.
 
-    A model is cut where later models begin to differ from it, and the activations at the cuts are
-    kept for all samples, up to `limit` bytes. Each later model starts from the last kept cut that
-    it shares. Asking for the models in order is cheapest; any order gives the same outputs.
+    Each has one output. A model is cut where later models begin to differ from it, and the
+    activations at the cuts are kept for all samples, up to `limit` bytes. Each later model starts
+    from the last kept cut that it shares. Asking for the models in order is cheapest; any order
+    gives the same outputs.
     """
 
     def __init__(
@@ -44,19 +43,19 @@ class SharedRuns:
         samples: Samples,
         batch: int,
         device: Device,
+        observed: Observed,
         limit: int = MEMORY_LIMIT,
     ) -> None:
         self._models = models
         self._samples = samples
         self._batch = batch
+        self._observed = observed
         self._device = device
         self._limit = limit
         self._routes: list[_Route] = []
         before: Model | None = None
         for model in map(in_order, models):
-            # A second output may keep nodes from being fused.
-            alone = len(model.proto.graph.output) == 1
-            common = common_nodes(before, model) if before is not None and alone else 0
+            common = common_nodes(before, model) if before is not None else 0
             self._routes.append(_Route.of(model, common))
             before = model
         self._kept: list[_Kept] = []
@@ -67,8 +66,8 @@ class SharedRuns:
         """How many bytes of activations are kept now."""
         return sum(each.size for each in self._kept)
 
-    def outputs(self, index: int) -> np.ndarray:
-        """Return this model's first output for all samples, bit-identical to `run_all`.
+    def outputs(self, index: int) -> Outputs:
+        """Return this model's outputs for all samples, bit-identical to `run_all`.
 
         An error of loading or running this model is raised; the other models stay usable.
         """
@@ -83,7 +82,7 @@ class SharedRuns:
             _log.info("A candidate runs as a whole because a part of it fails: %s", error)
             # The whole model may still run, or it fails with its own error.
             return self._whole(index)
-        return outputs if np.isfinite(outputs).all() else self._whole(index)
+        return outputs if is_finite(outputs) else self._whole(index)
 
     def _go_to(self, index: int) -> None:
         """Drop the activations that the model at `index` does not share."""
@@ -124,32 +123,32 @@ class SharedRuns:
                 last = route.layers[fitting[-1]]
         return chosen[::-1]
 
-    def _whole(self, index: int) -> np.ndarray:
-        return outputs_of(self._models[index], self._samples, self._batch, self._device)
+    def _whole(self, index: int) -> Outputs:
+        model = self._models[index]
+        return outputs_of(model, self._samples, self._batch, self._device, self._observed)
 
-    def _in_parts(self, index: int, start: "_Kept | None", cuts: Sequence[Cut]) -> np.ndarray:
+    def _in_parts(self, index: int, start: "_Kept | None", cuts: Sequence[Cut]) -> Outputs:
         """Run the model from this start, keep the activations at the cuts, return its outputs."""
         route, model = self._routes[index], in_order(self._models[index])
         places = dict.fromkeys([start.cut if start else route.first, *cuts, route.end])
         new = {cut: _Kept(cut) for cut in cuts}
-        outputs = []
+        outputs: list[Entry] = []
         with contextlib.ExitStack() as stack:
             steps = []
             for here, there in itertools.pairwise(places):
                 steps.append(Step(part(model, here, there), there, self._device))
                 stack.callback(steps[-1].close)
             begun = start.batches if start else self._samples.batches(self._batch)
-            for tensors in begun:
+            for number, tensors in enumerate(begun):
                 for step in steps:
                     tensors = step.run(tensors)
                     if step.end in new:
                         new[step.end].add(tensors)
                         self._let_go(new)
-                outputs.append(tensors[route.end.tensors[0]])
+                at = number * (self._samples.fixed_batch or self._batch)
+                outputs += self._observed.entries(tensors, self._samples, at, self._batch)
         self._kept += new.values()
-        found = np.concatenate(outputs)
-        # A fixed batch is filled up with samples that do not count.
-        return found[: len(self._samples)] if self._samples.fixed_batch else found
+        return together(outputs)
 
     def _let_go(self, new: dict[Cut, "_Kept"]) -> None:
         """Drop the earliest new activations while everything together exceeds the limit."""

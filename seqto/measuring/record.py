@@ -46,7 +46,7 @@ class Recorder:
             self._notice(assignment, made)
             twin = self.log.twin(self.study, measurement.model_sha256) if self.study else None
             if twin is not None:
-                measurement = replace(measurement, metrics=twin.metrics)
+                measurement = replace(measurement, metrics=twin.metrics, losses=twin.losses)
             self.log.finish_trial(trial, measurement, twin.index if twin else None)
         self._open.remove(trial)
 

@@ -9,17 +9,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from seqto.errors import MetricError, reason
-from seqto.measuring.loss import loss_of
+from seqto.measuring.loss import losses_of
 from seqto.measuring.outputs import outputs_of
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject
-from seqto.metrics.harm import OutputHarm, harm_to
 from seqto.protocols import Device, StandIn
 from seqto.search.walk import Walk
-from seqto.types import Candidate, Model, Table, Trial, TrialState
+from seqto.types import Candidate, Model, Outputs, Table, Trial, TrialState
 from seqto.workspace import written_whole
 
 
@@ -33,7 +30,7 @@ class Screen:
         self._folder = folder
         self._device = _screening(parts.device)
         self._reference = self._outputs(subject.model)
-        self._harm: OutputHarm = harm_to(list(self._reference))
+        self._harm = subject.task.harm(self._reference)
         self.trials: dict[Candidate, Trial] = {}
 
     def measure_all(self, walk: Walk) -> None:
@@ -84,14 +81,16 @@ class Screen:
     def _measured(self, candidate: Candidate) -> dict[str, float]:
         model = self._parts.quantizer.quantize(self._subject.model, self._subject.ranges, candidate)
         outputs = self._outputs(model)
+        losses = losses_of(self._subject.metric, self._reference, outputs)
         return {
-            "divergence": float(self._harm.per_sample(list(outputs)).mean()),
-            "disagreement": loss_of(self._parts.metric, self._reference, outputs),
+            "divergence": float(self._harm.per_sample(outputs).mean()),
+            "disagreement": float(losses.mean()),
             "size_bytes": float(model.size),
         }
 
-    def _outputs(self, model: Model) -> np.ndarray:
-        return outputs_of(model, self._samples, self._subject.batch, self._device)
+    def _outputs(self, model: Model) -> Outputs:
+        subject = self._subject
+        return outputs_of(model, self._samples, subject.batch, self._device, subject.observed)
 
 
 def _screening(device: Device) -> Device:

@@ -1,32 +1,35 @@
 """What a study computes once and keeps in the workspace for other processes."""
 
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from seqto import __version__
-from seqto.errors import DatasetError, ModelError
+from seqto.datasets.feeding import load_splits
+from seqto.graph.constants import with_constants
 from seqto.graph.groups import run_as_one
-from seqto.graph.load import input_specs
+from seqto.graph.interface import interface_of
 from seqto.graph.prepare import prepare
 from seqto.identity import identity
-from seqto.measuring.outputs import outputs_of
+from seqto.measuring.loss import check_metric
+from seqto.measuring.meaning import find_task, float_scores
+from seqto.measuring.outputs import load_outputs, outputs_of, save_outputs
 from seqto.measuring.parts import Parts
-from seqto.metrics.agreement import accuracy, class_scores
+from seqto.protocols import Harm, Metric, Task
 from seqto.types import (
     Arrays,
+    Interface,
     Layer,
     LayerScore,
     Model,
+    Observed,
+    Outputs,
     Ranges,
     Samples,
-    Splits,
-    TensorSpec,
     content_key,
 )
 from seqto.workspace import Workspace, written_whole
@@ -42,8 +45,10 @@ _VERSIONS = (__version__, version("onnxruntime"))
 class Subject:
     """What all candidates of a study share.
 
-    `model` is the float model, prepared for the quantizer; `reference` its outputs for `samples`;
-    `baseline` the figures of the original; `batch` how many samples run at a time.
+    `model` is the float model, prepared for the quantizer; `observed` its outputs that count, and
+    `reference` their values for `samples`; `task` says what they mean and `metric` what a loss is;
+    `guess` is why it is this task, if nobody said so. `baseline` has the figures of the original;
+    `batch` is how many samples run at a time.
     """
 
     model: Model
@@ -53,9 +58,13 @@ class Subject:
     ranges: Ranges
     samples: Samples
     fingerprint: str
-    reference: np.ndarray
+    observed: Observed
+    reference: Outputs
+    task: Task
+    metric: Metric
     baseline: Mapping[str, float]
     batch: int
+    guess: str = ""
 
     @property
     def example(self) -> Arrays:
@@ -67,6 +76,11 @@ class Subject:
         """The names of the layers, in the order of the graph."""
         return [layer.name for layer in self.layers]
 
+    @functools.cached_property
+    def harm(self) -> Harm:
+        """The measure of the distance to the reference."""
+        return self.task.harm(self.reference)
+
 
 def prepare_subject(
     parts: Parts, workspace: Workspace, ranges: Mapping[str, Any] | None = None
@@ -77,41 +91,55 @@ def prepare_subject(
     """
     original = parts.source.load()
     sha, size = original.digest, float(original.size)
-    floating = prepare(original)
+    floating = prepare(with_constants(original, parts.reading.constants))
     # Free a large model as soon as it is no longer needed.
     del original
     model, layers = parts.quantizer.prepare(floating)
-    specs = input_specs(floating)
-    fixed = _fixed_batch(specs)
-    free = min(parts.dataset.chunk_size, _AT_A_TIME) if parts.quantizer.batch_invariant else 1
-    batch = fixed or free
-    splits = _in_batches(parts.dataset.load(specs), fixed)
-    contents = [sha, splits.fingerprint, *_VERSIONS]
-    reference = _reference(parts, workspace, floating, splits.evaluation, batch, contents)
+    interface = interface_of(floating, parts.reading)
+    observed = Observed(interface.outputs)
+    batch = _batch(parts, interface, observed)
+    splits = load_splits(parts.dataset, interface)
+    task, guess = find_task(parts, floating, interface, splits)
+    contents = [sha, splits.fingerprint, *_VERSIONS, identity(parts.reading)]
+    reference = _reference(parts, workspace, floating, splits.evaluation, batch, observed, contents)
+    metric = parts.metric or task.metric
+    check_metric(metric, reference)
     return Subject(
         model=model,
         original_sha256=sha,
         layers=run_as_one(model, layers, parts.device.kernels(model)),
         calibration=splits.calibration,
+        samples=splits.evaluation,
+        fingerprint=splits.fingerprint,
+        observed=observed,
+        reference=reference,
+        task=task,
+        metric=metric,
+        # Wrong targets are told before anything is calibrated.
+        baseline={"size_bytes": size, **float_scores(task, reference, splits.evaluation)},
         ranges=_as_ranges(ranges)
         if ranges is not None
         else _ranges(parts, workspace, model, splits.calibration, contents),
-        samples=splits.evaluation,
-        fingerprint=splits.fingerprint,
-        reference=reference,
-        baseline={"size_bytes": size, **_accuracy(reference, splits.evaluation)},
         batch=batch,
+        guess=guess,
     )
 
 
 def rank_layers(parts: Parts, subject: Subject, workspace: Workspace) -> tuple[LayerScore, ...]:
     """Return the layers, those that quantization hurts most first."""
-    ranked = [identity(parts.quantizer), identity(parts.sensitivity)]
+    ranked = [identity(part) for part in (parts.quantizer, parts.sensitivity, subject.task)]
+    ranked += [identity(parts.reading), dict(subject.observed.axes)]
     key = content_key([subject.original_sha256, subject.fingerprint, *_VERSIONS, *ranked])
 
     def compute() -> list[dict[str, Any]]:
         scores = parts.sensitivity.score(
-            subject.model, subject.layers, parts.quantizer, subject.ranges, subject.calibration
+            subject.model,
+            subject.layers,
+            parts.quantizer,
+            subject.ranges,
+            subject.calibration,
+            subject.observed,
+            subject.task,
         )
         return [asdict(score) for score in scores]
 
@@ -127,40 +155,14 @@ def _score(row: Mapping[str, Any], layer: Layer, parts: Parts) -> LayerScore:
     return LayerScore(layer, row["score"], row["details"], row["costs"], sizes)
 
 
-def _fixed_batch(specs: Sequence[TensorSpec]) -> int | None:
-    """Return the model's fixed batch size, or None if it takes any."""
-    single = [spec for spec in specs if not spec.shape]
-    if single:
-        raise ModelError(
-            f"model input {single[0]} has no axis for samples: make it a constant of the model, or "
-            "export it with a batch dimension."
-        )
-    fixed = {spec.shape[0] for spec in specs} - {None}
-    if len(fixed) > 1:
-        raise ModelError(
-            f"the model's inputs ({', '.join(map(str, specs))}) do not agree on the number of "
-            "samples, their first dimension: export it with a free batch dimension, or with a "
-            "batch of 1."
-        )
-    return fixed.pop() if fixed else None
-
-
-def _in_batches(splits: Splits, fixed: int | None) -> Splits:
-    """Return the splits, set to this batch size if it is fixed."""
-    if fixed is None or fixed == 1:
-        return splits
-    # At least two batches, because rankings are compared between two halves of the samples.
-    if len(splits.calibration) < 2 * fixed:
-        raise DatasetError(
-            f"the model takes batches of exactly {fixed} samples: set dataset.calibration_size to "
-            f"{2 * fixed} or more (it is {len(splits.calibration)}), or export the model with a "
-            "free batch dimension."
-        )
-    return replace(
-        splits,
-        calibration=replace(splits.calibration, fixed_batch=fixed),
-        evaluation=replace(splits.evaluation, fixed_batch=fixed),
-    )
+def _batch(parts: Parts, interface: Interface, observed: Observed) -> int:
+    """Return how many samples run at a time."""
+    if interface.fixed_batch:
+        return interface.fixed_batch
+    # An input without an axis for samples is fed whole.
+    whole = observed.one_by_one or None in interface.batch_axes.values()
+    alone = whole or not parts.quantizer.batch_invariant
+    return 1 if alone else min(parts.dataset.chunk_size, _AT_A_TIME)
 
 
 def _ranges(
@@ -183,29 +185,16 @@ def _reference(
     model: Model,
     samples: Samples,
     batch: int,
-    contents: Sequence[str],
-) -> np.ndarray:
+    observed: Observed,
+    contents: Sequence[Any],
+) -> Outputs:
     device = [identity(parts.device), dict(parts.device.describe())]
-    path = workspace.reference(content_key([*contents, *device, batch]))
+    path = workspace.reference(content_key([*contents, *device, batch, dict(observed.axes)]))
     if not path.exists():
-        outputs = outputs_of(model, samples, batch, parts.device)
+        outputs = outputs_of(model, samples, batch, parts.device, observed)
         with written_whole(path) as temporary:
-            np.save(temporary, outputs)
-    return np.asarray(np.load(path))
-
-
-def _accuracy(reference: np.ndarray, samples: Samples) -> dict[str, float]:
-    labels = samples.labels
-    if labels is None:
-        return {}
-    classes = class_scores(reference).shape[-1]
-    if labels.min() < 0 or labels.max() >= classes:
-        wrong = labels.min() if labels.min() < 0 else labels.max()
-        raise DatasetError(
-            f"a label is {wrong}, but the model has the classes 0 to {classes - 1}: give labels in "
-            "the model's own numbering, or none."
-        )
-    return {"accuracy": accuracy(reference, labels)}
+            save_outputs(outputs, temporary)
+    return load_outputs(path, len(samples))
 
 
 def _stored_json(path: Path, compute: Callable[[], Any]) -> Any:

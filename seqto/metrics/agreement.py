@@ -6,7 +6,9 @@ import numpy as np
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from seqto.errors import ConfigError, ModelError
+from seqto.errors import ConfigError
+from seqto.metrics.entries import misfit, only_output, stacked
+from seqto.types import Outputs
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -15,9 +17,10 @@ class Top1Agreement:
 
     name: str = "top1"
 
-    def loss(self, reference: np.ndarray, outputs: np.ndarray) -> float:
-        """Return the share of samples whose top class is not the float model's."""
-        return float(np.mean(top1(reference) != top1(outputs)))
+    def losses(self, reference: Outputs, outputs: Outputs) -> np.ndarray:
+        """Return 1 for each sample whose top class is not the float model's, else 0."""
+        wanted, found = class_rows(reference), class_rows(outputs)
+        return judged(wanted, found, wanted.argmax(axis=1) != found.argmax(axis=1))
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -27,18 +30,57 @@ class TopKAgreement:
     name: str = "topk"
     k: Annotated[int, Field(ge=1)] = 5
 
-    def loss(self, reference: np.ndarray, outputs: np.ndarray) -> float:
-        """Return the mean share of the float model's top k classes that the candidate misses."""
-        classes = class_scores(reference).shape[-1]
+    def losses(self, reference: Outputs, outputs: Outputs) -> np.ndarray:
+        """Return the share of the float model's top k classes that the candidate misses."""
+        wanted, found = class_rows(reference), class_rows(outputs)
+        classes = wanted.shape[1]
         if self.k >= classes:
             raise ConfigError(
-                f"metric.k={self.k} compares every class of an output with {classes}: "
-                f"nothing could differ. Choose metric.k below {classes}."
+                f"metric.k={self.k} compares every class of an output with {classes}: nothing "
+                f"could differ. Choose metric.k (or task.top_k) below {classes}."
             )
-        wanted, found = _top_k(reference, self.k), _top_k(outputs, self.k)
-        shared = (wanted[..., :, None] == found[..., None, :]).any(axis=-1)
+        theirs, ours = top_k(wanted, self.k), top_k(found, self.k)
+        shared = (theirs[:, :, None] == ours[:, None, :]).any(axis=-1)
         # Not 1 - hits: rounding would make a loss of 1 % miss a limit of 0.01.
-        return float(np.mean(~shared))
+        return judged(wanted, found, (~shared).mean(axis=1))
+
+
+def judged(wanted: np.ndarray, found: np.ndarray, losses: np.ndarray) -> np.ndarray:
+    """Return the losses; 1 where a row of scores is no use, 0 where the float model's is none."""
+    lost = np.where(usable(found), losses.astype(np.float64), 1.0)
+    return np.where(usable(wanted), lost, 0.0)
+
+
+def usable(rows: np.ndarray) -> np.ndarray:
+    """Return which rows of class scores are usable; minus infinity only rules out a class."""
+    return np.asarray(np.isfinite(rows.max(axis=-1)))
+
+
+def class_rows(outputs: Outputs) -> np.ndarray:
+    """Return the single output as one row of class scores per sample."""
+    name, entries = only_output(outputs)
+    return class_scores(stacked(name, entries), name)
+
+
+def class_scores(outputs: np.ndarray, name: str = "") -> np.ndarray:
+    """Return `[samples, classes]`, without the axes of length 1 that pooling heads leave."""
+    outputs = np.asarray(outputs)
+    rows = outputs.reshape(len(outputs), *(size for size in outputs.shape[1:] if size != 1))
+    if rows.ndim == 1:
+        raise misfit(
+            name,
+            outputs,
+            "one value per sample has no top class: classification expects a score for each "
+            "class. Use task=binary or task=regression",
+        )
+    if rows.ndim > 2:
+        raise misfit(
+            name,
+            outputs,
+            "classification expects one row of class scores per sample. Use task=segmentation, "
+            "task=detection or task=tokens, or choose another output with 'model.outputs=[...]'",
+        )
+    return rows
 
 
 def top1(outputs: np.ndarray) -> np.ndarray:
@@ -46,23 +88,7 @@ def top1(outputs: np.ndarray) -> np.ndarray:
     return np.asarray(class_scores(outputs).argmax(axis=-1))
 
 
-def class_scores(outputs: np.ndarray) -> np.ndarray:
-    """Return the outputs with the classes last, without the axes of length 1 of pooling heads."""
-    while outputs.ndim > 2 and outputs.shape[-1] == 1:
-        outputs = outputs[..., 0]
-    if outputs.ndim < 2 or outputs.shape[-1] < 2:
-        raise ModelError(
-            f"the model's first output has the shape {list(outputs.shape)}: one value per sample "
-            "has no top class. seqto takes classifiers, with a score for each class."
-        )
-    return outputs
-
-
-def accuracy(outputs: np.ndarray, labels: np.ndarray) -> float:
-    """Return the share of samples whose top class is their label."""
-    return float(np.mean(top1(outputs) == labels))
-
-
-def _top_k(outputs: np.ndarray, k: int) -> np.ndarray:
+def top_k(rows: np.ndarray, k: int) -> np.ndarray:
+    """Return the top k classes of each row, the highest first."""
     # Stable, so that equal scores give the same classes in both models.
-    return np.argsort(-class_scores(outputs), axis=-1, kind="stable")[..., :k]
+    return np.argsort(-rows, axis=-1, kind="stable")[:, :k]

@@ -1,14 +1,16 @@
 """How far a model's outputs are from the float model's, for each sample."""
 
-from collections.abc import Sequence
-from typing import Protocol
-
 import numpy as np
 
-from seqto.errors import varying_output
+from seqto.metrics.agreement import class_rows, usable
+from seqto.metrics.entries import only_output, stacked
+from seqto.types import Outputs
 
 FLOOR = 1e-7
 """The least probability of a class: below it float32 is too coarse, and int8 rounds to 0."""
+
+WORST = float(-np.log(FLOOR))
+"""The divergence of an output that is not usable: as if what is certain were impossible."""
 
 UNUSABLE = 100.0
 """The squared error of an output that is not finite, as if ten standard deviations off."""
@@ -16,60 +18,19 @@ UNUSABLE = 100.0
 _SUM_TOLERANCE = 1e-3
 
 
-class OutputHarm(Protocol):
-    """A measure of the distance to the float model's outputs."""
-
-    name: str
-
-    def per_sample(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the harm to each of the first samples, always finite and never negative."""
-        ...
-
-
-def divergence(reference: np.ndarray, outputs: np.ndarray) -> float:
-    """Return the mean harm over all samples."""
-    return float(harm_to(list(reference)).per_sample(list(outputs)).mean())
-
-
-def harm_to(reference: Sequence[np.ndarray]) -> OutputHarm:
-    """Return the measure that suits these outputs of the float model, one per sample.
-
-    For class scores, logits or probabilities, it is the KL divergence; for other outputs the mean
-    squared error as a share of the outputs' variance.
-    """
-    if reference[0].squeeze().ndim == 1:
-        return Divergence(reference)
-    return SquaredError(reference)
-
-
 class Divergence:
     """The KL divergence of the classes' distribution from the float model's, in nats."""
 
     name = "kl"
 
-    def __init__(self, reference: Sequence[np.ndarray]) -> None:
-        rows = _rows(reference)
-        self._are_distributions = _are_distributions(rows)
-        self._reference = self._probabilities(rows)
-        self._known = _usable(rows)
+    def __init__(self, reference: Outputs) -> None:
+        self._reference = class_rows(reference)
+        self._are_distributions = are_distributions(self._reference)
 
-    def per_sample(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
+    def per_sample(self, outputs: Outputs) -> np.ndarray:
         """Return the divergence of each sample; the largest possible if an output is not usable."""
-        rows = _rows(outputs)
-        reference, known = self._reference[: len(rows)], self._known[: len(rows)]
-        ratio = np.log(reference) - np.log(self._probabilities(rows))
-        divergence = np.maximum((reference * ratio).sum(axis=1), 0.0)
-        worst = -np.log(FLOOR)
-        return np.where(known, np.where(_usable(rows), divergence, worst), 0.0)
-
-    def _probabilities(self, rows: np.ndarray) -> np.ndarray:
-        """Return each row as probabilities, all of them above 0."""
-        usable = np.where(_usable(rows)[:, None], rows, 0.0)
-        if not self._are_distributions:
-            usable = np.exp(usable - usable.max(axis=1, keepdims=True))
-            usable /= usable.sum(axis=1, keepdims=True)
-        possible = np.maximum(usable, FLOOR)
-        return np.asarray(possible / possible.sum(axis=1, keepdims=True))
+        rows = class_rows(outputs)
+        return kl(self._reference[: len(rows)], rows, self._are_distributions)
 
 
 class SquaredError:
@@ -77,37 +38,55 @@ class SquaredError:
 
     name = "mse"
 
-    def __init__(self, reference: Sequence[np.ndarray]) -> None:
+    def __init__(self, reference: Outputs) -> None:
         self._reference = _rows(reference)
         self._known = np.isfinite(self._reference).all(axis=1)
         values = self._reference[self._known]
         self._variance = (float(values.var()) if values.size else 0.0) or 1.0
 
-    def per_sample(self, outputs: Sequence[np.ndarray]) -> np.ndarray:
+    def per_sample(self, outputs: Outputs) -> np.ndarray:
         """Return the error of each sample; a large one if an output is not finite."""
         rows = _rows(outputs)
         reference, known = self._reference[: len(rows)], self._known[: len(rows)]
-        usable = np.isfinite(rows).all(axis=1)
+        finite = np.isfinite(rows).all(axis=1)
         # Infinite values are not subtracted, because NumPy would warn.
-        compared = (known & usable)[:, None]
+        compared = (known & finite)[:, None]
         error = np.where(compared, rows, 0.0) - np.where(compared, reference, 0.0)
         found = np.square(error).mean(axis=1) / self._variance
-        return np.where(known & ~usable, UNUSABLE, found)
+        return np.where(known & ~finite, UNUSABLE, found)
 
 
-def _rows(outputs: Sequence[np.ndarray]) -> np.ndarray:
+def kl(reference: np.ndarray, rows: np.ndarray, distributions: bool) -> np.ndarray:
+    """Return the KL divergence of each row of scores from the float model's, in nats.
+
+    It is 0 where the float model's row is not usable, and `WORST` where only the other one is not.
+    """
+    wanted, found = (probabilities(each, distributions) for each in (reference, rows))
+    divergence = np.maximum((wanted * (np.log(wanted) - np.log(found))).sum(axis=-1), 0.0)
+    return np.where(usable(reference), np.where(usable(rows), divergence, WORST), 0.0)
+
+
+def probabilities(rows: np.ndarray, distributions: bool) -> np.ndarray:
+    """Return each row of scores as probabilities, all of them above 0.
+
+    They are in float64, to be precise for small harms.
+    """
+    found = np.where(usable(rows)[..., None], np.asarray(rows, np.float64), 0.0)
+    if not distributions:
+        found = np.exp(found - found.max(axis=-1, keepdims=True))
+        found /= found.sum(axis=-1, keepdims=True)
+    possible = np.maximum(found, FLOOR)
+    return np.asarray(possible / possible.sum(axis=-1, keepdims=True))
+
+
+def are_distributions(rows: np.ndarray) -> bool:
+    """Return whether the usable rows are probabilities: not negative, with a sum of 1."""
+    rows = rows[usable(rows)]
+    close = np.abs(rows.sum(axis=-1, dtype=np.float64) - 1) <= _SUM_TOLERANCE
+    return bool(((rows >= 0).all(axis=-1) & close).all())
+
+
+def _rows(outputs: Outputs) -> np.ndarray:
     """Return each sample's output as a row, in float64 to be precise for small harms."""
-    for each in outputs:
-        if each.shape != outputs[0].shape:
-            raise varying_output([outputs[0].shape, each.shape])
-    return np.stack([np.asarray(each, np.float64).ravel() for each in outputs])
-
-
-def _usable(rows: np.ndarray) -> np.ndarray:
-    """Return which rows of class scores are usable; minus infinity only rules out a class."""
-    return np.asarray(np.isfinite(rows.max(axis=1)))
-
-
-def _are_distributions(rows: np.ndarray) -> bool:
-    close = np.abs(rows.sum(axis=1) - 1) <= _SUM_TOLERANCE
-    return bool(((rows >= 0).all(axis=1) & close)[_usable(rows)].all())
+    values = stacked(*only_output(outputs))
+    return np.asarray(values, np.float64).reshape(len(values), -1)

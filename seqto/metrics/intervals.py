@@ -60,7 +60,7 @@ def can_be_told_apart(one: np.ndarray, other: np.ndarray) -> bool:
     if np.isin(differences, (-1, 0, 1)).all():
         fewer = min(int((changed > 0).sum()), int((changed < 0).sum()))
         tail = sum(math.comb(len(changed), k) for k in range(fewer + 1)) / 2 ** len(changed)
-        return 2 * tail < 0.05
+        return bool(2 * tail < 0.05)
     # As many differences as samples: those that are equal are evidence too.
     drawn = differences[_resampled(len(differences))].mean(axis=1)
     low, high = np.percentile(drawn, (2.5, 97.5))

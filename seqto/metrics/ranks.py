@@ -7,7 +7,8 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError
-from seqto.metrics.agreement import class_scores
+from seqto.metrics.agreement import class_rows, judged, top_k
+from seqto.types import Outputs
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -22,27 +23,22 @@ class RankDissimilarity:
     name: str = "paper"
     k: Annotated[int, Field(ge=2)] = 5
 
-    def loss(self, reference: np.ndarray, outputs: np.ndarray) -> float:
-        """Return the mean dissimilarity of the samples, from 0 to 1."""
+    def losses(self, reference: Outputs, outputs: Outputs) -> np.ndarray:
+        """Return the dissimilarity of each sample, from 0 to 1."""
         # Imported here, because the import takes longer than all other metrics.
         from scipy.stats import weightedtau
 
-        wanted, found = self._top(reference), self._top(outputs)
+        wanted, found = class_rows(reference), class_rows(outputs)
+        self._check(wanted.shape[1])
         taus = [
             1.0 if np.array_equal(one, two) else float(weightedtau(one, two).statistic)
-            for one, two in zip(wanted, found, strict=True)
+            for one, two in zip(top_k(wanted, self.k), top_k(found, self.k), strict=True)
         ]
-        return float(np.mean([1 - (1 + tau) / 2 for tau in taus]))
+        return judged(wanted, found, 1 - (1 + np.array(taus)) / 2)
 
-    def _top(self, outputs: np.ndarray) -> np.ndarray:
-        """Return each sample's top classes, the highest first."""
-        scores = class_scores(outputs)
-        classes = scores.shape[-1]
+    def _check(self, classes: int) -> None:
         if self.k > classes:
             raise ConfigError(
                 f"metric.k={self.k} is more than the {classes} classes of the model's output: "
                 f"choose metric.k from 2 to {classes}."
             )
-        rows = scores.reshape(-1, classes)
-        # Stable, so that equal scores give the same order in both models.
-        return np.argsort(-rows, axis=-1, kind="stable")[:, : self.k]

@@ -17,14 +17,14 @@ For all of them:
   which libraries each package may import); heavy libraries are imported where they are used.
 """
 
-from seqto.protocols.datasets import Dataset
+from seqto.protocols.datasets import Dataset, HasInputs
 from seqto.protocols.devices import Device, Program, SeveralWorkers, SharesPrefixes, StandIn
 from seqto.protocols.metrics import Metric
 from seqto.protocols.quantizers import Quantizer, SeveralSchemes
 from seqto.protocols.searches import Search
 from seqto.protocols.sensitivities import Sensitivity
 from seqto.protocols.sources import Fetched, ModelSource
-from seqto.protocols.tasks import Harm, Task
+from seqto.protocols.tasks import Guess, GuessedTask, Harm, Task
 from seqto.protocols.trackers import (
     FrontLog,
     Pages,
@@ -40,7 +40,10 @@ __all__ = [
     "Device",
     "Fetched",
     "FrontLog",
+    "Guess",
+    "GuessedTask",
     "Harm",
+    "HasInputs",
     "Metric",
     "ModelSource",
     "Pages",

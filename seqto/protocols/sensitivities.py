@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from seqto.protocols.quantizers import Quantizer
-from seqto.types import Layer, LayerScore, Model, Ranges, Samples
+from seqto.protocols.tasks import Task
+from seqto.types import Layer, LayerScore, Model, Observed, Ranges, Samples
 
 
 class Sensitivity(Protocol):
@@ -24,6 +25,11 @@ class Sensitivity(Protocol):
         quantizer: Quantizer,
         ranges: Ranges,
         samples: Samples,
+        observed: Observed,
+        task: Task,
     ) -> tuple[LayerScore, ...]:
-        """Return one score per layer, the most sensitive first."""
+        """Return one score per layer, the most sensitive first.
+
+        `observed` are the outputs that count, and `task` says what harm to them is.
+        """
         ...

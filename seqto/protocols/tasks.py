@@ -1,12 +1,12 @@
 """What a model's outputs mean."""
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
 from seqto.protocols.metrics import Metric
-from seqto.types import Estimate, Outputs, Targets
+from seqto.types import Estimate, Outputs, Targets, TensorSpec
 
 
 class Harm(Protocol):
@@ -52,5 +52,33 @@ class Task(Protocol):
 
         Their names are those of `seqto.figures.table`. Targets that do not fit the task, or this
         model, are refused with a DatasetError.
+        """
+        ...
+
+
+class Guess(Protocol):
+    """The task of a model that users said nothing about, and why it is this one."""
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """What tells, in a few words that follow `because`."""
+        ...
+
+
+@runtime_checkable
+class GuessedTask(Protocol):
+    """Stands for a task that is found by looking at a model's outputs."""
+
+    name: str
+
+    def of(self, outputs: Outputs, inputs: Sequence[TensorSpec], targets: Targets | None) -> Guess:
+        """Return the task of a model with these outputs for a few samples.
+
+        Where it is not clear, a ModelError says what was seen, and which words to add.
         """
         ...

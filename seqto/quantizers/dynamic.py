@@ -1,5 +1,6 @@
 """Dynamic quantization: integer weights; activations are quantized during inference."""
 
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Annotated, Any, Literal
 
@@ -16,12 +17,15 @@ from seqto.graph.weights import own_weights, store_into, stored_bytes
 from seqto.quantizers.known import Memory
 from seqto.quantizers.ort import (
     QUANT_TYPES,
+    WEIGHT_OPS,
     find_layers,
-    in_precisions,
+    left_by_ort,
     never_quantized,
     nodes_to_exclude,
+    only_stored,
     require_operations,
     require_precisions,
+    to_store,
     with_shapes,
 )
 from seqto.quantizers.reuse import ReusingONNXQuantizer
@@ -37,7 +41,11 @@ from seqto.types import (
     Samples,
 )
 
-WEIGHT_OPS = ("Conv", "MatMul")
+_INTEGER_OPS = set(IntegerOpsRegistry) - {"Gather"}
+"""What ORT gets to quantize. It would quantize tables per tensor: here each row has a scale."""
+
+_GEMM = ("MatMul", "Gemm")
+"""What a Gemm may be after the preparation: one that scales stays as it is."""
 
 _INTEGER_BYTES = 1000
 """About how many bytes the names and nodes around an integer layer take."""
@@ -45,7 +53,10 @@ _INTEGER_BYTES = 1000
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class DynamicQuantizer:
-    """ONNX Runtime's dynamic quantizer: ConvInteger and MatMulInteger, nothing to calibrate."""
+    """ONNX Runtime's dynamic quantizer: integer operations, nothing to calibrate.
+
+    Layers that have no integer form, such as tables and GRUs, are stored in fewer bits.
+    """
 
     name: str = "dynamic"
     per_channel: bool = False
@@ -60,7 +71,7 @@ class DynamicQuantizer:
 
     def __post_init__(self) -> None:
         """Refuse operations that ORT has no integer form of."""
-        require_operations(self.op_types, {*IntegerOpsRegistry, "Gemm"})
+        require_operations(self.op_types, {*IntegerOpsRegistry, *WEIGHT_OPS})
         self._memory = Memory()
 
     @property
@@ -77,7 +88,8 @@ class DynamicQuantizer:
         """Return the model with Gemm as MatMul, and its layers."""
         # ORT would do this itself under another node name, and exclusions would miss it.
         prepared = with_shapes(gemm_to_matmul(model))
-        return prepared, find_layers(prepared, self._quantized_ops(), self._exclude())
+        exclude = self._exclude(weight_layers(prepared, self._layer_ops()))
+        return prepared, find_layers(prepared, self._layer_ops(), exclude, _INTEGER_OPS)
 
     def calibrate(self, model: Model, samples: Samples) -> Ranges:
         """Return no ranges: they are found during inference."""
@@ -87,14 +99,15 @@ class DynamicQuantizer:
         """Return the model with integer operations in the int8 layers; the others run in float."""
         require_precisions(candidate, self.precisions, self.name)
         known = self._memory.of(model, repr(self))
-        stored = in_precisions(candidate, (INT4, FLOAT16))
+        only = known.once("only", lambda: self._only_stored(known.model))
+        stored = to_store(candidate, only)
         if INT4 in stored.values():
             model = known.raised(with_shapes)
         proto = model.copy_proto()
         # ORT would make all layers that share a weight read its quantized form.
         own_weights(proto, stored)
         never = known.once("never", lambda: self._never(known.model))
-        excluded = nodes_to_exclude(known.links(model), candidate, never)
+        excluded = nodes_to_exclude(known.links(model), candidate, never, only)
         try:
             quantizer = ReusingONNXQuantizer(
                 known,
@@ -108,7 +121,7 @@ class DynamicQuantizer:
                 None,
                 [],
                 excluded,
-                self._quantized_ops(),
+                [op for op in self._layer_ops() if op in _INTEGER_OPS],
                 self._options(),
             )
             quantizer.quantize_model()
@@ -120,29 +133,38 @@ class DynamicQuantizer:
                 f"ONNX Runtime cannot quantize model {model.name!r} dynamically: {error}. "
                 "Try quantization.op_types or quantization.exclude."
             ) from error
-        store_into(quantizer.model.model, stored, self.block_size, known.packed)
-        return Model(model.name, compact(quantizer.model.model, model))
+        proto = quantizer.model.model
+        stored |= left_by_ort(proto.graph, candidate)
+        store_into(proto, stored, self.block_size, known.packed)
+        return Model(model.name, compact(proto, model))
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
         """Return about how many bytes of the model's file a layer takes in this precision."""
-        if precision != INT8:
+        if precision != INT8 or layer.only_stored:
             return stored_bytes(layer, precision, self.block_size)
-        outputs, values = layer.shape
+        outputs, *values = layer.shape
         # A channel has a scale of four bytes and a zero point of one or two.
-        scales = outputs * 6 if self.per_channel and layer.op_type == "MatMul" else 0
-        return outputs * values + scales + _INTEGER_BYTES
+        fine = self.per_channel and layer.op_type in ("LSTM", "MatMul")
+        scales = outputs * 6 * len(values) if fine else 0
+        return outputs * sum(values) + scales + _INTEGER_BYTES
 
     def _never(self, model: Model) -> set[str]:
-        return never_quantized(weight_layers(model, self._quantized_ops()), self._exclude())
+        layers = weight_layers(model, self._layer_ops())
+        return never_quantized(layers, self._exclude(layers))
 
-    def _exclude(self) -> list[str]:
-        # Every Gemm is a MatMul by now, as in op_types.
-        return ["op:MatMul" if word == "op:Gemm" else word for word in self.exclude]
+    def _only_stored(self, model: Model) -> frozenset[str]:
+        return only_stored(model, weight_layers(model, self._layer_ops()), _INTEGER_OPS)
 
-    def _quantized_ops(self) -> list[str]:
-        # Every Gemm is a MatMul by now, so Gemm in op_types means MatMul.
-        asked = ["MatMul" if op == "Gemm" else op for op in self.op_types or WEIGHT_OPS]
-        return list(dict.fromkeys(asked))
+    def _exclude(self, layers: Sequence[Layer]) -> list[str]:
+        # Nearly every Gemm is a MatMul by now: op:Gemm means both, as in op_types.
+        here = [f"op:{op}" for op in _GEMM if op in {layer.op_type for layer in layers}]
+        words = [here or [word] if word == "op:Gemm" else [word] for word in self.exclude]
+        return [each for some in words for each in some]
+
+    def _layer_ops(self) -> list[str]:
+        # Nearly every Gemm is a MatMul by now, so Gemm in op_types means both.
+        asked = [_GEMM if op == "Gemm" else (op,) for op in self.op_types or WEIGHT_OPS]
+        return list(dict.fromkeys(op for some in asked for op in some))
 
     def _options(self) -> dict[str, Any]:
         options: dict[str, Any] = {"MatMulConstBOnly": True}

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from seqto.graph.links import Links
-from seqto.graph.weights import INT4_OPSET, PackedWeights, at_opset
+from seqto.graph.packing import PackedWeights
+from seqto.graph.weights import INT4_OPSET, at_opset
 from seqto.types import Model
 
 Value = TypeVar("Value")

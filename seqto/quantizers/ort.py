@@ -1,7 +1,9 @@
 """What the quantizers share: options by name, the form of models, exclusions, precisions."""
 
 import sys
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Literal
 
@@ -14,15 +16,18 @@ from onnxruntime.quantization.quant_utils import (
 
 from seqto.errors import ConfigError, LayerError, ModelError, nearest
 from seqto.graph.files import LARGE_TENSOR, changed
-from seqto.graph.layers import weight_layers
+from seqto.graph.layers import RECURRENT, weight_layers, weights_of
 from seqto.graph.links import Links
-from seqto.graph.nodes import reads, subgraphs
+from seqto.graph.nodes import initializers, reads, subgraphs
 from seqto.graph.reasons import why_no_layer
 from seqto.graph.regions import left_in_float
-from seqto.types import INT8, INT16, Candidate, Layer, Model
+from seqto.types import FLOAT16, INT4, INT8, INT16, Candidate, Layer, Model
 from seqto.types.storage import stored_bytes
 
-WEIGHT_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+QDQ_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+"""The operations with weights that ORT runs in integers between QDQ pairs."""
+
+WEIGHT_OPS = (*QDQ_OPS, "Gather", *RECURRENT)
 """The operations that can be layers."""
 
 _OPERATION = "op:"
@@ -69,14 +74,25 @@ def _inferred(proto: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def find_layers(
-    model: Model, op_types: Collection[str], exclude: Collection[str]
+    model: Model,
+    op_types: Collection[str],
+    exclude: Collection[str],
+    integer_ops: Collection[str] = (),
 ) -> tuple[Layer, ...]:
-    """Return the layers that candidates choose from: all except those never to be quantized."""
+    """Return the layers that candidates choose from: all except those never to be quantized.
+
+    Those of `integer_ops` have a form in integers; the others are only stored in fewer bits.
+    """
     layers = weight_layers(model, op_types)
     if not layers:
         raise ModelError(f"model {model.name!r} has no layer to quantize: {_why(model, op_types)}")
     never = never_quantized(layers, exclude)
-    chosen = tuple(layer for layer in layers if layer.name not in never)
+    only = only_stored(model, layers, integer_ops)
+    chosen = tuple(
+        replace(layer, only_stored=layer.name in only)
+        for layer in layers
+        if layer.name not in never
+    )
     if not chosen:
         raise ModelError(
             f"model {model.name!r} has no layer left to quantize: quantization.exclude names all "
@@ -137,13 +153,62 @@ def in_precisions(candidate: Candidate, precisions: Collection[str]) -> dict[str
     return {name: each for name, each in candidate.precisions if each in precisions}
 
 
-def nodes_to_exclude(links: Links, candidate: Candidate, always: Collection[str]) -> list[str]:
+def only_stored(
+    model: Model, layers: Sequence[Layer], integer_ops: Collection[str]
+) -> frozenset[str]:
+    """Return the layers that run in float in every precision: only their weights become smaller.
+
+    These are the layers that ORT has no integer form of, and those that share a weight with them,
+    so that it is in the file once.
+    """
+    constants = initializers(model.proto.graph)
+    nodes = {node.name: node for node in model.proto.graph.node}
+    weights = {
+        layer.name: {each.name for each in weights_of(nodes[layer.name], constants)}
+        for layer in layers
+    }
+    readers = Counter(name for names in weights.values() for name in names)
+    found = {
+        layer.name
+        for layer in layers
+        if layer.op_type not in integer_ops
+        # ORT changes the form of their weights for itself alone.
+        or (layer.op_type in RECURRENT and any(readers[name] > 1 for name in weights[layer.name]))
+    }
+    shared = {name for layer in found for name in weights[layer]}
+    return frozenset(found | {name for name, its in weights.items() if its & shared})
+
+
+def to_store(candidate: Candidate, only: Collection[str]) -> dict[str, str]:
+    """Return the layers whose weights become smaller although they run in float."""
+    return {
+        name: precision
+        for name, precision in candidate.precisions
+        if precision in (INT4, FLOAT16) or (precision in (INT8, INT16) and name in only)
+    }
+
+
+def left_by_ort(graph: onnx.GraphProto, candidate: Candidate) -> dict[str, str]:
+    """Return the integer layers whose weights ORT left in float, such as a MatMul's on its left."""
+    constants = initializers(graph)
+    wanted = in_precisions(candidate, (INT8, INT16))
+    return {
+        node.name: wanted[node.name]
+        for node in graph.node
+        if node.name in wanted and weights_of(node, constants)
+    }
+
+
+def nodes_to_exclude(
+    links: Links, candidate: Candidate, always: Collection[str], only: Collection[str] = ()
+) -> list[str]:
     """Return all nodes that ORT must not quantize for this candidate.
 
     A layer whose weights are only stored in fewer bits counts as float: it computes in float.
     """
     layers = {name for name, _ in candidate.precisions} | set(always)
-    excluded = layers - set(in_precisions(candidate, (INT8, INT16))) | set(always)
+    integer = in_precisions(candidate, (INT8, INT16)).keys() - set(only)
+    excluded = layers - integer | set(always)
     left = left_in_float(links, layers, excluded)
     return sorted(excluded) + left + _last_softmaxes(links, {*excluded, *left})
 
@@ -191,6 +256,8 @@ def tensors_around(links: Links, layers: Collection[str]) -> set[str]:
     def activations(node: onnx.NodeProto) -> list[str]:
         return [name for name in node.input if name and name not in links.constants]
 
+    # A Gather of activations is looked through, too.
+    opaque = {*QDQ_OPS, *RECURRENT}
     found: set[str] = set()
     pending = [
         name
@@ -204,6 +271,6 @@ def tensors_around(links: Links, layers: Collection[str]) -> set[str]:
             continue
         found.add(name)
         for node in (*links.readers(name), links.maker(name)):
-            if node is not None and node.op_type not in WEIGHT_OPS and len(activations(node)) == 1:
+            if node is not None and node.op_type not in opaque and len(activations(node)) == 1:
                 pending.extend((*activations(node), *node.output))
     return found

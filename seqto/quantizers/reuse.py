@@ -169,6 +169,18 @@ class ReusingONNXQuantizer(ONNXQuantizer):
         self._known = known
         super().__init__(*arguments)
 
+    @property
+    def model(self) -> ONNXModel:
+        """ORT's wrapper of the model."""
+        return self._model
+
+    @model.setter
+    def model(self, model: ONNXModel) -> None:
+        # Each Gemm that can be a MatMul is one. ORT would transpose the weights of the others where
+        # they are, for all that share them.
+        model.replace_gemm_with_matmul = lambda: None
+        self._model = model
+
     def quantize_initializer_impl(self, weight: onnx.TensorProto, *options: Any) -> Any:
         """Return the names of the quantized weight, its zero point and its scale."""
         quantize = super().quantize_initializer_impl

@@ -28,17 +28,21 @@ from seqto.graph.weights import INT4_OPSET, own_weights, store_into, stored_byte
 from seqto.quantizers.known import Memory
 from seqto.quantizers.mixtures import too_mixed
 from seqto.quantizers.ort import (
+    QDQ_OPS,
     QUANT_TYPES,
     WEIGHT_OPS,
     IntegerType,
     clipped_for_branches,
     find_layers,
     in_precisions,
+    left_by_ort,
     never_quantized,
     nodes_to_exclude,
+    only_stored,
     require_operations,
     require_precisions,
     tensors_around,
+    to_store,
     with_shapes,
 )
 from seqto.quantizers.ranges import minmax_ranges
@@ -123,7 +127,7 @@ class StaticQuantizer:
                 f"quantization.op_types={self.op_types} has no operation with weights: "
                 f"name at least one of {', '.join(WEIGHT_OPS)}."
             )
-        return prepared, find_layers(prepared, quantized, self.exclude)
+        return prepared, find_layers(prepared, quantized, self.exclude, QDQ_OPS)
 
     def calibrate(self, model: Model, samples: Samples) -> Ranges:
         """Return the range of every activation over these samples."""
@@ -152,8 +156,9 @@ class StaticQuantizer:
         """Return the QDQ model of the int8 and int16 layers; the others run in float."""
         require_precisions(candidate, self.precisions, self.name)
         known = self._memory.of(model, repr(self))
-        fine = in_precisions(candidate, (INT16,))
-        stored = in_precisions(candidate, (INT4, FLOAT16))
+        only = known.once("only", lambda: self._only_stored(known.model))
+        fine = in_precisions(candidate, (INT16,)).keys() - only
+        stored = to_store(candidate, only)
         if fine or INT4 in stored.values():
             model = known.raised(with_shapes)
         proto = model.copy_proto()
@@ -161,7 +166,7 @@ class StaticQuantizer:
         own_weights(proto, stored)
         links = known.links(model)
         never = known.once("never", lambda: self._never(known.model))
-        excluded = nodes_to_exclude(links, candidate, never)
+        excluded = nodes_to_exclude(links, candidate, never, only)
         layers = {*never, *(name for name, _ in candidate.precisions)}
         others = [*too_mixed(links, ranges, layers), *clipped_for_branches(links)]
         excluded += [name for name in others if name not in excluded]
@@ -188,14 +193,16 @@ class StaticQuantizer:
                 f"ONNX Runtime cannot quantize model {model.name!r} statically: {error}. "
                 "Try other types, quantization.op_types, or quantization.exclude."
             ) from error
-        store_into(quantizer.model.model, stored, self.block_size, known.packed)
+        proto = quantizer.model.model
+        stored |= left_by_ort(proto.graph, candidate)
+        store_into(proto, stored, self.block_size, known.packed)
         if self.keep_float:
-            keep_in_float(quantizer.model.model, excluded)
-        return Model(model.name, compact(quantizer.model.model, model), self.session)
+            keep_in_float(proto, excluded)
+        return Model(model.name, compact(proto, model), self.session)
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
         """Return about how many bytes of the model's file a layer takes in this precision."""
-        if precision not in (INT8, INT16):
+        if precision not in (INT8, INT16) or layer.only_stored:
             return stored_bytes(layer, precision, self.block_size)
         outputs, values = layer.shape
         wide = 2 if "16" in self.weight_type else 1
@@ -217,7 +224,10 @@ class StaticQuantizer:
         return never_quantized(weight_layers(model, self._layer_ops()), self.exclude)
 
     def _layer_ops(self) -> list[str]:
-        return [op for op in WEIGHT_OPS if op in self._quantized_ops()]
+        return [op for op in WEIGHT_OPS if op in (self.op_types or WEIGHT_OPS)]
+
+    def _only_stored(self, model: Model) -> frozenset[str]:
+        return only_stored(model, weight_layers(model, self._layer_ops()), QDQ_OPS)
 
     def _quantized_ops(self) -> list[str]:
         # Sorted: ORT's own default is a set, whose order changes from process to process.

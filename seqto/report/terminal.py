@@ -48,7 +48,7 @@ def print_front(console: Console, record: StudyRecord, front: Front) -> None:
         console.print(_recommended(record, front))
     if alike := losses_alike(front):
         console.print(
-            f"too few samples to tell the losses of {alike} apart: their 95 % intervals overlap",
+            f"too few samples to tell the losses of {alike} apart (paired test, 95 %)",
             style="dim",
             highlight=False,
         )

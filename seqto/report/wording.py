@@ -3,6 +3,8 @@
 import itertools
 from collections.abc import Sequence
 
+import numpy as np
+
 from seqto.figures import (
     LOSS,
     Figure,
@@ -14,6 +16,7 @@ from seqto.figures import (
     told,
     whole,
 )
+from seqto.metrics.intervals import can_be_told_apart
 from seqto.types import Front, Trial
 
 
@@ -32,6 +35,12 @@ def in_words(metrics: Metrics, baseline: Metrics, metric: str) -> str:
         for each in by_column(told())
     ]
     return ", ".join(part for part in parts if part)
+
+
+def task_in_words(task: str, metric: str, guess: str) -> str:
+    """Say what the outputs are taken for; `guess` is why, if nobody said so."""
+    taken = f"task={task}, loss by {metric}"
+    return f"{taken}: {guess} (another one: task=...)" if guess else taken
 
 
 def facts(figures: Sequence[Figure], metrics: Metrics, baseline: Metrics) -> dict[str, str]:
@@ -58,17 +67,24 @@ def interval(of: Figure, metrics: Metrics) -> str:
 
 
 def losses_alike(front: Front) -> str:
-    """Name the recommended trials whose losses are too close to tell apart."""
+    """Name the recommended trials whose losses are too close to tell apart on these samples."""
     trials = {each.trial.index: each.trial for each in front.recommended}.values()
     known = [each for each in trials if f"{LOSS}_high" in each.metrics]
     ordered = sorted(known, key=lambda trial: trial.metrics[LOSS])
     alike = {
         trial.index
         for better, worse in itertools.pairwise(ordered)
-        if better.metrics[f"{LOSS}_high"] >= worse.metrics[f"{LOSS}_low"]
+        if not _differ(better, worse)
         for trial in (better, worse)
     }
     return " and ".join(f"#{index}" for index in sorted(alike))
+
+
+def _differ(better: Trial, worse: Trial) -> bool:
+    """Return whether one loss is surely larger: by sample, or by intervals in older studies."""
+    if better.losses and len(better.losses) == len(worse.losses):
+        return can_be_told_apart(np.array(better.losses), np.array(worse.losses))
+    return bool(better.metrics[f"{LOSS}_high"] < worse.metrics[f"{LOSS}_low"])
 
 
 def spread_members(front: Front, most: int) -> list[Trial]:

@@ -10,8 +10,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import DeviceError
-from seqto.metrics.harm import OutputHarm, harm_to
-from seqto.protocols import Quantizer
+from seqto.protocols import Harm, Quantizer, Task
 from seqto.sensitivity.float_prefixes import SharedPrefixes
 from seqto.sensitivity.ranking import per_saved_byte, ranked, shares
 from seqto.sensitivity.stability import FIRST_HALF, SECOND_HALF
@@ -19,11 +18,14 @@ from seqto.types import (
     FLOAT32,
     INT8,
     Candidate,
+    Entry,
     Layer,
     LayerScore,
     Model,
+    Observed,
     Ranges,
     Samples,
+    together,
 )
 
 _log = logging.getLogger(__name__)
@@ -40,10 +42,11 @@ _LITTLE = 0.01
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class DivergenceSensitivity:
-    """The KL divergence of the output from the float model's when only this layer is quantized.
+    """The harm to the outputs, as the task defines it, when only this layer is quantized.
 
-    For outputs that are not class scores it is the mean squared error. Each layer's costs hold the
-    harm of every requested precision; int8 ranks the layers, or the first one if int8 is not there.
+    For classifiers it is the KL divergence from the float model's outputs. Each layer's costs hold
+    the harm of every requested precision; int8 ranks the layers, or the first one if int8 is not
+    there.
     """
 
     name: str = "divergence"
@@ -59,16 +62,18 @@ class DivergenceSensitivity:
         quantizer: Quantizer,
         ranges: Ranges,
         samples: Samples,
+        observed: Observed,
+        task: Task,
     ) -> tuple[LayerScore, ...]:
         """Return the layers' scores, the most sensitive layer first."""
-        runs = SharedPrefixes(model, list(samples.first_batches(self.samples)))
+        runs = SharedPrefixes(model, samples, self.samples, observed)
         reference = list(runs.reference())
-        harm = harm_to(reference)
-        worst = harm.per_sample([np.full_like(each, np.nan) for each in reference])
+        harm = task.harm(together(reference))
+        worst = harm.per_sample(together([_ruined(each) for each in reference]))
         ruined: set[tuple[str, str]] = set()
         found: dict[str, dict[str, np.ndarray]] = {layer.name: {} for layer in layers}
 
-        def outputs(layer: Layer, precision: str) -> Iterator[np.ndarray]:
+        def outputs(layer: Layer, precision: str) -> Iterator[Entry]:
             alone = _alone(layer, precision, layers)
             return runs.outputs(quantizer.quantize(model, ranges, alone))
 
@@ -87,7 +92,9 @@ class DivergenceSensitivity:
                 ranking = each if ranking is None else ranking
         for layer, precision in self._unsettled(layers, found):
             if (layer.name, precision) not in ruined:
-                found[layer.name][precision] = harm.per_sample(list(outputs(layer, precision)))
+                found[layer.name][precision] = harm.per_sample(
+                    together(list(outputs(layer, precision)))
+                )
         return self._ranking(layers, found, harm.name)
 
     def _unsettled(
@@ -135,25 +142,33 @@ class DivergenceSensitivity:
         )
 
 
+def _ruined(entry: Entry) -> Entry:
+    """Return outputs that are of no use."""
+    return {
+        name: np.full(array.shape, np.nan) if array.dtype.kind == "f" else np.zeros_like(array)
+        for name, array in entry.items()
+    }
+
+
 def _alone(layer: Layer, precision: str, layers: Sequence[Layer]) -> Candidate:
     """Return the candidate with this layer in this precision and all others in float32."""
     return Candidate.of({each.name: FLOAT32 for each in layers} | {layer.name: precision})
 
 
 def _harm_of(
-    outputs: Iterator[np.ndarray],
-    harm: OutputHarm,
+    outputs: Iterator[Entry],
+    harm: Harm,
     ranking: np.ndarray | None,
     enough: int | None,
 ) -> np.ndarray:
     """Return the harm to each of the first `enough` samples, or to a few if they show little."""
     first = list(islice(outputs, _FEW))
     if ranking is not None:
-        few = harm.per_sample(first)
+        few = harm.per_sample(together(first))
         if few.mean() < _LITTLE * ranking[:_FEW].mean():
             return few
     rest = outputs if enough is None else islice(outputs, max(enough - _FEW, 0))
-    return harm.per_sample([*first, *rest])
+    return harm.per_sample(together([*first, *rest]))
 
 
 def _halves(harms: np.ndarray, score: float, most: int) -> dict[str, float]:

@@ -4,13 +4,11 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-import numpy as np
-
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.errors import DeviceError
 from seqto.graph.segments import Cut, changed_part, changed_span, find_cuts, part
 from seqto.graph.steps import Step
-from seqto.types import Arrays, Model
+from seqto.types import Arrays, Entry, Model, Observed, Samples
 
 _log = logging.getLogger(__name__)
 
@@ -29,10 +27,13 @@ class SharedPrefixes:
     one: some quantizations make the samples of a batch depend on each other.
     """
 
-    def __init__(self, model: Model, inputs: Sequence[Arrays]) -> None:
+    def __init__(self, model: Model, samples: Samples, count: int, observed: Observed) -> None:
         self._model = model
+        self._samples = samples
+        self._observed = observed
         self._device = OnnxRuntimeDevice()
-        cuts = find_cuts(model)
+        inputs = list(samples.first_batches(count))
+        cuts = find_cuts(model, list(observed.axes))
         self._cuts = [
             cut
             for cut in cuts
@@ -41,24 +42,21 @@ class SharedPrefixes:
         ]
         self._kept: dict[Cut, Sequence[Arrays]] = {self._cuts[0]: inputs}
         self._suffixes: dict[Cut, Step] = {}
-        self._batch = len(next(iter(inputs[0].values())))
         self._refused = False
 
-    def reference(self) -> Iterator[np.ndarray]:
-        """Yield the float model's first output for each sample."""
+    def reference(self) -> Iterator[Entry]:
+        """Yield the float model's outputs for each sample."""
         first, last = self._cuts[0], self._cuts[-1]
         return self._or_whole(self._model, lambda: self._finish(first, self._step(first, last)))
 
-    def outputs(self, changed: Model) -> Iterator[np.ndarray]:
-        """Yield the changed model's first output for each sample, computed when it is asked for.
+    def outputs(self, changed: Model) -> Iterator[Entry]:
+        """Yield the changed model's outputs for each sample, computed when they are asked for.
 
         If a part does not load or run, the whole model is run; its error is raised.
         """
         return self._or_whole(changed, lambda: self._in_parts(changed))
 
-    def _or_whole(
-        self, model: Model, parts: Callable[[], Iterator[np.ndarray]]
-    ) -> Iterator[np.ndarray]:
+    def _or_whole(self, model: Model, parts: Callable[[], Iterator[Entry]]) -> Iterator[Entry]:
         done = 0
         try:
             for output in parts():
@@ -70,30 +68,31 @@ class SharedPrefixes:
             self._refused = True
             yield from islice(self._whole(model), done, None)
 
-    def _whole(self, model: Model) -> Iterator[np.ndarray]:
+    def _whole(self, model: Model) -> Iterator[Entry]:
         program = self._device.load(model)
-        for inputs in self._kept[self._cuts[0]]:
-            yield from self._samples(program.run(inputs)[0])
+        names = [each.name for each in model.proto.graph.output]
+        for number, inputs in enumerate(self._kept[self._cuts[0]]):
+            yield from self._entries(dict(zip(names, program.run(inputs), strict=True)), number)
 
-    def _in_parts(self, changed: Model) -> Iterator[np.ndarray]:
+    def _in_parts(self, changed: Model) -> Iterator[Entry]:
         span = changed_span(self._model, changed)
         start = [cut for cut in self._cuts if cut.position <= span.first][-1]
         end = next(cut for cut in self._cuts if cut.position >= span.last)
         between = Step(changed_part(self._model, changed, start, end), end, self._device)
         return self._finish(start, between, self._suffix(end))
 
-    def _finish(self, start: Cut, *steps: Step) -> Iterator[np.ndarray]:
-        """Yield the first output after these steps, for each sample."""
-        (output,) = self._cuts[-1].tensors
-        for given in self._activations(start):
+    def _finish(self, start: Cut, *steps: Step) -> Iterator[Entry]:
+        """Yield the outputs after these steps, for each sample."""
+        for number, given in enumerate(self._activations(start)):
             tensors = given
             for step in steps:
                 tensors = step.run(tensors)
-            yield from self._samples(tensors[output])
+            yield from self._entries(tensors, number)
 
-    def _samples(self, output: np.ndarray) -> Sequence[np.ndarray]:
-        """Return the output of each sample, also if the model takes several at a time."""
-        return [output] if self._batch == 1 else np.split(output, self._batch)
+    def _entries(self, made: Entry, number: int) -> Sequence[Entry]:
+        """Return the outputs of each sample of the batch with this number."""
+        start = number * (self._samples.fixed_batch or 1)
+        return self._observed.entries(made, self._samples, start, 1)
 
     def _activations(self, cut: Cut) -> Sequence[Arrays]:
         """Return the float model's tensors at this cut, for each sample."""

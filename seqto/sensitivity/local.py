@@ -9,10 +9,10 @@ from onnxruntime.quantization.quant_utils import QUANT_INPUT_SUFFIX
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from seqto.graph.inner import dequantized
+from seqto.graph.inner import dequantized, first_output
 from seqto.graph.links import Links
 from seqto.graph.load import input_specs
-from seqto.protocols import Quantizer
+from seqto.protocols import Quantizer, Task
 from seqto.sensitivity.noise import Noise, together
 from seqto.sensitivity.ranking import errors, per_saved_byte, ranked, shares
 from seqto.sensitivity.stability import FIRST_HALF, SECOND_HALF, in_halves
@@ -25,6 +25,7 @@ from seqto.types import (
     Layer,
     LayerScore,
     Model,
+    Observed,
     Ranges,
     Samples,
 )
@@ -55,6 +56,8 @@ class LocalSensitivity:
         quantizer: Quantizer,
         ranges: Ranges,
         samples: Samples,
+        observed: Observed,
+        task: Task,
     ) -> tuple[LayerScore, ...]:
         """Return the layers' scores, the most sensitive layer first."""
         full = Candidate.of({layer.name: INT8 for layer in layers})
@@ -184,13 +187,13 @@ def _places(model: Model, quantized: Model, layers: Sequence[Layer]) -> dict[str
     """Return where the layers' inputs and outputs are found in both models."""
     given, links = Links(model.proto.graph), Links(quantized.proto.graph)
     floats = {node.name: node for node in given.nodes}
-    # A layer that became integer operations is gone, but its tensors keep their names.
+    # A layer that became other operations is gone, but its tensors keep their names.
     nodes = floats | {node.name: node for node in links.nodes}
     found = {}
     for layer in layers:
         before, after = floats[layer.name], nodes[layer.name]
         position = next(at for at, name in enumerate(before.input) if name not in given.constants)
-        made = after.output[0]
+        made = first_output(after)
         found[layer.name] = _Places(
             _Place(before.input[position], after.input[position]),
             # Where ORT removes a Relu, the layer writes the Relu's output, named as in float.

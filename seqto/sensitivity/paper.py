@@ -10,17 +10,17 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError
-from seqto.graph.inner import dequantized
+from seqto.graph.inner import dequantized, first_output
 from seqto.graph.layers import weight_layers
 from seqto.graph.links import Links
-from seqto.protocols import Quantizer
+from seqto.protocols import Quantizer, Task
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.sensitivity.noise import Noise, together
 from seqto.sensitivity.ranking import errors, per_saved_byte, ranked, shares
 from seqto.sensitivity.stability import FIRST_HALF, SECOND_HALF, in_halves
 from seqto.sensitivity.taps import Taps
-from seqto.types import INT8, Candidate, Layer, LayerScore, Model, Ranges, Samples
+from seqto.types import INT8, Candidate, Layer, LayerScore, Model, Observed, Ranges, Samples
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -54,6 +54,8 @@ class PaperSensitivity:
         quantizer: Quantizer,
         ranges: Ranges,
         samples: Samples,
+        observed: Observed,
+        task: Task,
     ) -> tuple[LayerScore, ...]:
         """Return the layers' scores, the most sensitive layer first."""
         if not ranges:
@@ -162,10 +164,11 @@ def _measure(
 
 def _matching(model: Model, quantized: Model, layers: Sequence[Layer]) -> dict[str, _Tensors]:
     given, links = Links(model.proto.graph), Links(quantized.proto.graph)
-    nodes = {node.name: node for node in links.nodes}
+    # A table's lookup became other operations, but its output keeps its name.
+    nodes = {node.name: node for node in (*given.nodes, *links.nodes)}
     found = {}
     for layer in layers:
-        before = nodes[layer.name].output[0]
+        before = first_output(nodes[layer.name])
         reference = before.removesuffix(QUANT_INPUT_SUFFIX)
         after = dequantized(links, before)
         if given.maker(reference) is not None:

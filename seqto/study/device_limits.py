@@ -107,11 +107,7 @@ class DeviceLimits:
         return _failure(run)
 
     def _try_all(self, candidate: Candidate) -> str:
-        return _failure(
-            lambda: measure(
-                self._model(candidate), self.subject, self.parts.device, self.parts.metric
-            )
-        )
+        return _failure(lambda: measure(self._model(candidate), self.subject, self.parts.device))
 
     def _model(self, candidate: Candidate) -> Any:
         subject = self.subject

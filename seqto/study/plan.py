@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from seqto.identity import identity
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject
 from seqto.protocols import Tracker
@@ -46,6 +47,8 @@ class Study:
         # With another runtime or other kernels, other things are measured.
         runtime = [facts.get("runtime", ""), facts.get("kernels", "")]
         contents = [self.subject.original_sha256, self.subject.fingerprint, *runtime]
+        # What `task=auto` guessed.
+        contents.append(identity(self.subject.task))
         # The constraint decides which candidates are evaluated.
         return content_key([*contents, self.parts.identity, self.settings.constraint.limits()])
 
@@ -68,7 +71,8 @@ class Study:
             "seqto.search": parts.search.name,
             "seqto.dataset": parts.dataset.name,
             "seqto.data": self.subject.fingerprint,
-            "seqto.metric": parts.metric.name,
+            "seqto.task": self.subject.task.name,
+            "seqto.metric": self.subject.metric.name,
             SAMPLES: str(len(self.subject.samples)),
             **{f"seqto.device.{name}": fact for name, fact in parts.device.describe().items()},
             **({COMMAND: self.command} if self.command else {}),

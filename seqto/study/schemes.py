@@ -9,15 +9,12 @@ import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 
-import numpy as np
-
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.errors import DeviceError, DeviceTransportError
 from seqto.measuring.outputs import outputs_of, run_all
 from seqto.measuring.subject import Subject
-from seqto.metrics.harm import OutputHarm, harm_to
-from seqto.protocols import Device, SeveralSchemes
-from seqto.types import INT8, RUINED, Candidate, Latency, Model, Samples, Table
+from seqto.protocols import Device, Harm, SeveralSchemes
+from seqto.types import INT8, RUINED, Candidate, Latency, Model, Outputs, Samples, Table
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +60,11 @@ def compare_schemes(
 
 def _results(quantizer: SeveralSchemes, subject: Subject, device: Device) -> list[SchemeResult]:
     samples = subject.calibration.first(quantizer.samples)
-    harm = harm_to(list(outputs_of(subject.model, samples, subject.batch, device)))
+
+    def outputs(model: Model, where: Device) -> Outputs:
+        return outputs_of(model, samples, subject.batch, where, subject.observed)
+
+    harm = subject.task.harm(outputs(subject.model, device))
     exact: dict[str, float] = {}
     results = []
     full = Candidate.of(dict.fromkeys(subject.layer_names, INT8))
@@ -79,8 +80,7 @@ def _results(quantizer: SeveralSchemes, subject: Subject, device: Device) -> lis
         file = replace(model, session=_EXACT)
         # Schemes that differ only in their kernels have the same file.
         if file.digest not in exact:
-            outputs = outputs_of(file, samples, subject.batch, OnnxRuntimeDevice())
-            exact[file.digest] = _mean(harm, outputs)
+            exact[file.digest] = _mean(harm, outputs(file, OnnxRuntimeDevice()))
         results.append(
             SchemeResult(
                 scheme=name,
@@ -96,19 +96,19 @@ def _results(quantizer: SeveralSchemes, subject: Subject, device: Device) -> lis
 
 
 def _measured(
-    model: Model, harm: OutputHarm, samples: Samples, subject: Subject, device: Device
+    model: Model, harm: Harm, samples: Samples, subject: Subject, device: Device
 ) -> tuple[float, Latency]:
     """Return this model's mean harm on the samples, and its latency."""
     program = device.load(model)
     try:
-        outputs = run_all(program, samples, subject.batch)
+        outputs = run_all(program, model, samples, subject.batch, subject.observed)
         return _mean(harm, outputs), program.time(subject.example)
     finally:
         program.close()
 
 
-def _mean(harm: OutputHarm, outputs: np.ndarray) -> float:
-    return float(harm.per_sample(list(outputs)).mean())
+def _mean(harm: Harm, outputs: Outputs) -> float:
+    return float(harm.per_sample(outputs).mean())
 
 
 def choose(results: Sequence[SchemeResult], most: int) -> list[SchemeResult]:

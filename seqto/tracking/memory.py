@@ -81,6 +81,7 @@ class MemoryTracker:
             metrics=dict(measurement.metrics),
             model_sha256=measurement.model_sha256,
             session=dict(measurement.session),
+            losses=measurement.losses,
             duplicate_of=duplicate_of,
         )
 

@@ -21,6 +21,7 @@ from seqto.interrupts import in_one_go
 from seqto.tracking import notes, stored_models
 from seqto.tracking.records import (
     EXCLUDED,
+    LOSSES,
     SENSITIVITY,
     baseline_metrics,
     baseline_of,
@@ -29,6 +30,7 @@ from seqto.tracking.records import (
     front_tags,
     inputs_of,
     is_evaluation,
+    losses_document,
     measurement_tags,
     scores_document,
     scores_of,
@@ -98,6 +100,8 @@ class MlflowTracker:
     def finish_trial(self, trial: str, measurement: Measurement, duplicate_of: int | None) -> None:
         """Record metrics and the model's sha256, then end the run as FINISHED."""
         tags = measurement_tags(measurement, duplicate_of)
+        if measurement.losses:
+            self.client.log_dict(trial, losses_document(measurement.losses), LOSSES)
         self._runs.write(trial, metrics=measurement.metrics, tags=tags)
         self._runs.end(trial, TrialState.COMPLETE)
 

@@ -19,6 +19,7 @@ from seqto.types import (
 )
 
 EXCLUDED = "excluded_layers.json"
+LOSSES = "losses.json"
 SENSITIVITY = "sensitivity.json"
 STATUS = {
     TrialState.COMPLETE: "FINISHED",
@@ -53,6 +54,16 @@ def candidate_of(document: Mapping[str, Any]) -> Candidate:
     return Candidate.of(document["precisions"], document.get("scheme", ""))
 
 
+def losses_document(losses: Sequence[float]) -> dict[str, Any]:
+    """Return the content of losses.json: the accuracy loss of each sample, in their order."""
+    return {"accuracy_loss": list(losses)}
+
+
+def losses_of(document: Mapping[str, Any]) -> tuple[float, ...]:
+    """Return the losses that losses.json holds."""
+    return tuple(document["accuracy_loss"])
+
+
 def measurement_tags(measurement: Measurement, duplicate_of: int | None) -> dict[str, str]:
     """Return the tags of a measured candidate."""
     session = {f"seqto.{name}": value for name, value in measurement.session.items()}
@@ -62,7 +73,7 @@ def measurement_tags(measurement: Measurement, duplicate_of: int | None) -> dict
     return tags
 
 
-def trial_of(run: Run, candidate: Candidate) -> Trial:
+def trial_of(run: Run, candidate: Candidate, losses: tuple[float, ...]) -> Trial:
     """Return the trial of this candidate's run."""
     tags = run.data.tags
     duplicate = tags.get("seqto.duplicate_of")
@@ -78,6 +89,7 @@ def trial_of(run: Run, candidate: Candidate) -> Trial:
             for name, value in tags.items()
             if name.startswith("seqto.session.")
         },
+        losses=losses,
         duplicate_of=None if duplicate is None else int(duplicate),
         failure=tags.get("seqto.failure", ""),
     )

@@ -4,6 +4,7 @@ Only MlflowClient with explicit run ids is used: `mlflow run` exports an id that
 `start_run()` would adopt, and a finished run that is started again loses its end time.
 """
 
+import contextlib
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,14 @@ from mlflow.tracking.context.registry import resolve_tags
 from mlflow.utils.time import get_current_time_millis
 
 from seqto.errors import TrackingError
-from seqto.tracking.records import EXCLUDED, STATUS, candidate_of, trial_of
+from seqto.tracking.records import (
+    EXCLUDED,
+    LOSSES,
+    STATUS,
+    candidate_of,
+    losses_of,
+    trial_of,
+)
 from seqto.tracking.stores import Store, quiet
 from seqto.types import Candidate, Trial, TrialState
 
@@ -36,6 +44,8 @@ class Runs:
     store: Store
     # Candidates by run id: each needs a download, and never changes.
     _candidates: dict[str, Candidate] = field(default_factory=dict)
+    # The same of the losses of finished runs.
+    _losses: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def client(self) -> MlflowClient:
@@ -124,7 +134,18 @@ class Runs:
             )
         if run_id not in self._candidates:
             self._candidates[run_id] = candidate_of(self.json(run_id, EXCLUDED))
-        return trial_of(run, self._candidates[run_id])
+        return trial_of(run, self._candidates[run_id], self._losses_of(run))
+
+    def _losses_of(self, run: Run) -> tuple[float, ...]:
+        """Return the losses of the samples; trials that did not end well have none."""
+        run_id = run.info.run_id
+        if run.info.status != STATUS[TrialState.COMPLETE]:
+            return ()
+        if run_id not in self._losses:
+            # Earlier versions of seqto wrote none.
+            with contextlib.suppress(TrackingError):
+                self._losses[run_id] = losses_of(self.json(run_id, LOSSES))
+        return self._losses.setdefault(run_id, ())
 
     def files(self, run_id: str) -> set[str]:
         """Return the names of the top-level artifacts."""

@@ -69,7 +69,7 @@ def experiment_tags() -> dict[str, str]:
     figures = [f"metrics.`{name}`" for name in ("hypervolume", "front_size", "candidates")]
     studies = _table("tags.\"seqto.kind\" = 'study'", [*columns, *figures])
     # Sorted, because MLflow folds candidates into their studies when ordered by date.
-    shown = [each.name for each in viewed()]
+    shown = [each.name for each in viewed() if not each.of_task]
     fronts = _table("tags.\"seqto.pareto\" = 'true'", _columns(shown), LOSS)
     charts = _charts((LOSS, "size_ratio"), shown)
     return {

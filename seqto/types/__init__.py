@@ -4,8 +4,10 @@ from seqto.types.candidates import FLOAT16, FLOAT32, INT4, INT8, INT16, SHORT, C
 from seqto.types.fronts import Front, Recommendation, Version
 from seqto.types.keys import content_key, sha256
 from seqto.types.layer_scores import NEGLIGIBLE, RUINED, Layer, LayerScore
+from seqto.types.model_outputs import Estimate, Outputs, Targets
+from seqto.types.observed import Entry, Observed, together
 from seqto.types.onnx_model import Kernel, Latency, Model, Ranges, TensorSpec
-from seqto.types.outputs import Estimate, Outputs, Targets
+from seqto.types.reading import BatchAxes, Interface, Reading
 from seqto.types.samples import Arrays, DataSplit, Samples, Splits
 from seqto.types.study_record import (
     COMMAND,
@@ -42,18 +44,23 @@ __all__ = [
     "TABLES",
     "Address",
     "Arrays",
+    "BatchAxes",
     "Candidate",
     "DataSplit",
+    "Entry",
     "Estimate",
     "Front",
+    "Interface",
     "Kernel",
     "Latency",
     "Layer",
     "LayerScore",
     "Measurement",
     "Model",
+    "Observed",
     "Outputs",
     "Ranges",
+    "Reading",
     "Recommendation",
     "Samples",
     "Splits",
@@ -67,5 +74,6 @@ __all__ = [
     "Version",
     "content_key",
     "sha256",
+    "together",
     "trial_name",
 ]

@@ -13,8 +13,10 @@ The square root of a divergence, in nats, is about five times the share of chang
 class Layer:
     """A quantizable node with weights, named by its unique node name.
 
-    `shape` is that of its weight as a matrix: outputs, and values per output. Layers of the same
-    `group` must have the same precision; layers that share a weight tensor have the same `weight`.
+    `shape` is that of its weight as a matrix: outputs, and values per output; of several weights
+    with the same outputs (LSTM), the values of each. Layers of the same `group` must have the same
+    precision; layers that share a weight tensor have the same `weight`. A layer that is
+    `only_stored` in fewer bits runs in float in every precision.
     """
 
     name: str
@@ -23,6 +25,7 @@ class Layer:
     shape: tuple[int, ...] = field(default=(), compare=False)
     group: str = field(default="", compare=False)
     weight: str = field(default="", compare=False)
+    only_stored: bool = field(default=False, compare=False)
 
     @property
     def unit(self) -> str:

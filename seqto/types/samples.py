@@ -1,10 +1,13 @@
 """Samples to calibrate and to evaluate on."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
 import numpy as np
+
+from seqto.types.model_outputs import Targets
+from seqto.types.reading import BatchAxes
 
 Arrays = Mapping[str, np.ndarray]
 """Arrays by tensor name; the first axis counts samples."""
@@ -12,15 +15,19 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Preprocessed inputs by name, with labels if there are any.
+    """Preprocessed inputs by name, with targets if there are any.
 
-    `fixed_batch` is the model's batch size, if the model fixes it.
+    `mask` tells which positions of a sample count, `[samples, positions]`: the others are padding.
+    `fixed_batch` is the model's batch size, if the model fixes it. `batch_axes` says where the
+    model has the axis of the samples, if it is not the first: None is for nowhere.
     """
 
     inputs: Arrays
     ids: tuple[str, ...]
-    labels: np.ndarray | None = None
+    targets: Targets | None = None
+    mask: np.ndarray | None = None
     fixed_batch: int | None = None
+    batch_axes: BatchAxes = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -31,16 +38,17 @@ class Samples:
             self,
             inputs={name: array[:count] for name, array in self.inputs.items()},
             ids=self.ids[:count],
-            labels=None if self.labels is None else self.labels[:count],
+            targets=None if self.targets is None else self.targets[:count],
+            mask=None if self.mask is None else self.mask[:count],
         )
 
     def batches(self, size: int) -> Iterator[Arrays]:
-        """Yield the inputs in order, at most `size` samples at a time.
+        """Yield what to feed the model with, in order, at most `size` samples at a time.
 
         A fixed batch size overrides `size`, and the last batch is then filled up with copies of the
-        last sample.
+        last sample. Where an input has no axis for samples, they are fed one at a time.
         """
-        size = self.fixed_batch or size
+        size = 1 if None in self.batch_axes.values() else self.fixed_batch or size
         for start in range(0, len(self), size):
             batch = {name: array[start : start + size] for name, array in self.inputs.items()}
             missing = start + size - len(self)
@@ -49,7 +57,14 @@ class Samples:
                     name: np.concatenate([array, np.repeat(array[-1:], missing, axis=0)])
                     for name, array in batch.items()
                 }
-            yield batch
+            yield {name: self._as_fed(name, array) for name, array in batch.items()}
+
+    def _as_fed(self, name: str, array: np.ndarray) -> np.ndarray:
+        """Return a batch with the axis of the samples where the model has it."""
+        axis = self.batch_axes.get(name, 0)
+        if axis == 0:
+            return array
+        return np.asarray(array[0] if axis is None else np.moveaxis(array, 0, axis), order="C")
 
     def first_batches(self, count: int) -> Iterator[Arrays]:
         """Yield the first `count` samples, in the smallest batches that the model takes."""

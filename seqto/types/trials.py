@@ -9,11 +9,15 @@ from seqto.types.candidates import Candidate
 
 @dataclass(frozen=True)
 class Measurement:
-    """One candidate's figures, the digest of its model, and the session options it needs."""
+    """One candidate's figures, the digest of its model, and the session options it needs.
+
+    `losses` are the accuracy losses of the samples, in their order.
+    """
 
     metrics: Mapping[str, float]
     model_sha256: str
     session: Mapping[str, str] = field(default_factory=dict)
+    losses: tuple[float, ...] = ()
 
 
 class TrialState(enum.StrEnum):
@@ -27,7 +31,11 @@ class TrialState(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Trial:
-    """One candidate of a study as the tracker holds it."""
+    """One candidate of a study as the tracker holds it.
+
+    `losses` are the accuracy losses of the samples, in their order; trials of earlier versions of
+    seqto have none.
+    """
 
     id: str
     index: int
@@ -36,6 +44,7 @@ class Trial:
     metrics: Mapping[str, float] = field(default_factory=dict)
     model_sha256: str = ""
     session: Mapping[str, str] = field(default_factory=dict)
+    losses: tuple[float, ...] = ()
     duplicate_of: int | None = None
     failure: str = ""
 

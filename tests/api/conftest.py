@@ -40,7 +40,7 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
     splits = dataset.load(input_specs(EmbeddedModel().load()))
     halves = splits.calibration, splits.evaluation
     images = np.concatenate([next(iter(each.inputs.values())) for each in halves])
-    labels = np.concatenate([each.labels for each in halves if each.labels is not None])
+    labels = np.concatenate([each.targets for each in halves if each.targets is not None])
     return images, labels
 
 

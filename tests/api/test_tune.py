@@ -32,7 +32,7 @@ from seqto.metrics.agreement import top1
 from seqto.models.embedded import EmbeddedModel
 from seqto.search.planned import Planned
 from seqto.tracking.stores import global_uri
-from seqto.types import Candidate, LayerScore
+from seqto.types import Candidate, LayerScore, Outputs
 
 Digits = tuple[np.ndarray, np.ndarray]
 
@@ -355,9 +355,9 @@ class Slow:
         return self._cpu().kernels(model)
 
 
-def half_wrong(reference: np.ndarray, outputs: np.ndarray) -> float:
-    """Return half the share of samples that flip."""
-    return float(np.mean(top1(reference) != top1(outputs))) / 2
+def half_wrong(reference: Outputs, outputs: Outputs) -> np.ndarray:
+    """Return a loss of a half for each sample that flips."""
+    return (top1(reference["logits"]) != top1(outputs["logits"])) / 2
 
 
 def test_own_objects_stand_where_names_may(digits: Digits) -> None:
@@ -382,10 +382,10 @@ def test_own_objects_stand_where_names_may(digits: Digits) -> None:
 
 @pytest.mark.parametrize("search", ["ladder", "budget"])
 def test_a_metric_that_raises_ends_the_study_with_its_name(digits: Digits, search: str) -> None:
-    def sometimes(reference: np.ndarray, outputs: np.ndarray) -> float:
-        if np.abs(reference - outputs).mean() > 0:
+    def sometimes(reference: Outputs, outputs: Outputs) -> np.ndarray:
+        if np.abs(reference["logits"] - outputs["logits"]).mean() > 0:
             raise ValueError("my boom")
-        return 0.0
+        return np.zeros(len(outputs["logits"]))
 
     with pytest.raises(MetricError, match="metric sometimes raised ValueError: my boom"):
         door.tune("digits", digits[0], metric=sometimes, search=search, progress=False)

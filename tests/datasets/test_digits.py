@@ -36,7 +36,7 @@ def test_pixels_go_from_0_to_1_and_labels_from_0_to_9() -> None:
     evaluation = DigitsDataset().load([IMAGE]).evaluation
     pixels = evaluation.inputs["image"]
     assert (pixels.min(), pixels.max()) == (0, 1)
-    assert set(evaluation.labels) == set(range(10))
+    assert set(evaluation.targets) == set(range(10))
 
 
 def test_ids_tell_which_digit_of_scikit_learn_it_is() -> None:
@@ -46,7 +46,7 @@ def test_ids_tell_which_digit_of_scikit_learn_it_is() -> None:
     digits = load_digits()
     for position in (0, 400, 799):
         index = int(evaluation.ids[position].removeprefix("digit-"))
-        assert evaluation.labels[position] == digits.target[index]
+        assert evaluation.targets[position] == digits.target[index]
         np.testing.assert_allclose(
             evaluation.inputs["image"][position, 0] * 16, digits.images[index]
         )

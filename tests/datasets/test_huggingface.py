@@ -68,7 +68,7 @@ class TestHuggingFaceDataset(DatasetSuite):
 def test_images_are_preprocessed_and_keep_their_labels(tmp_path: Path) -> None:
     samples = saved(photos(), tmp_path / "a").load([IMAGE]).evaluation
     labels = np.round(samples.inputs["image"][:, 0, 0, 0] * 255)
-    np.testing.assert_array_equal(labels, samples.labels)
+    np.testing.assert_array_equal(labels, samples.targets)
 
 
 def test_a_folder_of_files_is_read_as_well(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_folder_of_files_is_read_as_well(tmp_path: Path) -> None:
     folder.mkdir()
     photos().to_parquet(folder / "validation.parquet")
     samples = source(folder).load([IMAGE]).evaluation
-    assert len(samples) == 5 and samples.labels is not None
+    assert len(samples) == 5 and samples.targets is not None
 
 
 def test_a_split_of_several(tmp_path: Path) -> None:

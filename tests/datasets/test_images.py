@@ -131,16 +131,16 @@ def test_labels_belong_to_their_images(folder: Path, make, label) -> None:
     label(folder)
     splits = make().load([IMAGE])
     for part in (splits.calibration, splits.evaluation):
-        np.testing.assert_array_equal(part.inputs["x"][:, 0, 0, 0], part.labels)
+        np.testing.assert_array_equal(part.inputs["x"][:, 0, 0, 0], part.targets)
 
 
 def test_flat_folder_has_no_labels(make) -> None:
-    assert make().load([IMAGE]).evaluation.labels is None
+    assert make().load([IMAGE]).evaluation.targets is None
 
 
 def test_single_folder_has_no_labels(folder: Path, make) -> None:
     splits = make(path=str(folder.parent)).load([IMAGE])
-    assert splits.evaluation.labels is None
+    assert splits.evaluation.targets is None
     assert splits.evaluation.ids[0].startswith("photos/")
 
 
@@ -148,7 +148,7 @@ def test_empty_class_folders_count(folder: Path, make) -> None:
     _label_by_folder(folder)
     (folder / "class00" / "image.png").unlink()
     splits = make(evaluation_size=None).load([IMAGE])
-    found = {*splits.calibration.labels, *splits.evaluation.labels}
+    found = {*splits.calibration.targets, *splits.evaluation.targets}
     assert found == set(range(1, 12))
 
 
@@ -305,7 +305,7 @@ def test_table_of_a_spreadsheet_is_read(folder: Path, make) -> None:
     _label_by_csv(folder)
     text = (folder / "labels.csv").read_text().replace("\n", "\r\n")
     (folder / "labels.csv").write_bytes(b"\xef\xbb\xbf" + text.encode())
-    assert make().load([IMAGE]).evaluation.labels is not None
+    assert make().load([IMAGE]).evaluation.targets is not None
 
 
 def test_one_of_several_tables_is_chosen(folder: Path, make) -> None:
@@ -313,7 +313,7 @@ def test_one_of_several_tables_is_chosen(folder: Path, make) -> None:
     (folder / "other.csv").write_text("nothing,here\n")
     with pytest.raises(DatasetError, match=r"set dataset.labels to one of labels\.csv, other\.csv"):
         make().load([IMAGE])
-    assert make(labels="labels.csv").load([IMAGE]).evaluation.labels is not None
+    assert make(labels="labels.csv").load([IMAGE]).evaluation.targets is not None
     with pytest.raises(DatasetError, match=r"dataset.labels=none\.csv is no file"):
         make(labels="none.csv").load([IMAGE])
 
@@ -349,4 +349,4 @@ def test_real_photos_are_preprocessed_as_efficientnet_was_trained(tmp_path: Path
     predicted = [
         run(model, dict(batch), optimized=True)[0].argmax(1) for batch in evaluation.batches(50)
     ]
-    assert np.mean(np.concatenate(predicted) == evaluation.labels) == pytest.approx(0.87, abs=0.04)
+    assert np.mean(np.concatenate(predicted) == evaluation.targets) == pytest.approx(0.87, abs=0.04)

@@ -214,9 +214,33 @@ def test_shares_are_of_figures_in_the_table() -> None:
 
 def test_only_what_is_better_when_less_can_be_minimised_or_limited() -> None:
     more = {each.name for each in table.FIGURES if not each.less_is_better}
-    assert more == {"accuracy"}
+    scores = {"f1", "map_50", "map", "mean_iou", "recall", "bleu", "sqnr_db"}
+    assert more == {"accuracy", *scores}
     assert not more & {each.name for each in table.objectives()}
     assert not more & set(table.limited())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("f1", 0.876, "87.6 %"),
+        ("bleu", 0.3456, "34.6"),
+        ("wer", 0.05, "5.0 %"),
+        ("mae", 1.23456, "1.235"),
+        ("sqnr_db", 31.25, "31.2 dB"),
+    ],
+)
+def test_figures_of_targets_are_written_as_people_do(name: str, value: float, text: str) -> None:
+    assert figure(name).text(value) == text
+
+
+def test_figures_of_targets_stand_between_accuracy_and_latency() -> None:
+    names = [each.name for each in table.columns()]
+    of_task = [each.name for each in table.columns() if each.of_task]
+    assert names[names.index("accuracy") :] == ["accuracy", *of_task, "latency_ms"]
+    for name in ("accuracy", *of_task):
+        assert figure(name).has_interval and figure(name).dispensable
+    assert not {*of_task} & {each.name for each in table.objectives()}
 
 
 def test_a_share_is_computed_where_it_was_not_measured() -> None:

@@ -1,80 +1,80 @@
-"""Branches that known sizes decide on are taken, and what is in them becomes layers."""
+"""An If whose condition is constant gives way to its branch."""
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
-from onnx_models import build, feeds, node_names, op_types, run, weight
+from onnx_models import run
+from stateful_models import chosen_by_rate, shaped
 
-from seqto.graph.branches import fold_known_sizes
-from seqto.graph.prepare import prepare
+from seqto.graph.branches import inline_branches
+from seqto.graph.constants import with_constants
 from seqto.types import Model
 
 
-def asking(question: str) -> Model:
-    """Return a Gemm inside an If that asks for the rank or a dimension of its input [N, 6].
+def branch(name: str, nodes: list[onnx.NodeProto], output: str) -> onnx.GraphProto:
+    """Return a branch that returns this tensor, with a constant of its own."""
+    value = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
+    own = numpy_helper.from_array(np.array(len(name), np.float32), "own")
+    return helper.make_graph(nodes, name, [], [value], [own])
 
-    The Gemm is called `/inner/fc`, and there is another If around it, which asks the same.
-    """
-    shape = helper.make_node("Shape", ["x"], ["shape"], "shape")
-    asked = {
-        "rank": helper.make_node("Size", ["shape"], ["size"], "size"),
-        "known": helper.make_node("Gather", ["shape", "one"], ["size"], "gather"),
-        "free": helper.make_node("Gather", ["shape", "zero"], ["size"], "gather"),
-    }[question]
-    right = {"rank": 2, "known": 6, "free": 1}[question]
-    numbers = {"zero": 0, "one": 1, "right": right}
-    inner = _branch([helper.make_node("Gemm", ["x", "w"], ["found"], "/inner/fc")], "found")
-    other = _branch([helper.make_node("MatMul", ["x", "v"], ["other"], "/other/fc")], "other")
-    middle = _branch([_if("same", "between", inner, other)], "between")
+
+def choose(
+    condition: str, output: str, then: onnx.GraphProto, other: onnx.GraphProto
+) -> onnx.NodeProto:
+    """Return an If."""
+    return helper.make_node(
+        "If", [condition], [output], output, then_branch=then, else_branch=other
+    )
+
+
+def added(read: str, name: str) -> onnx.GraphProto:
+    """Return a branch that adds its constant; its tensors have the same names in every branch."""
+    return branch(name, [helper.make_node("Add", [read, "own"], ["sum"], "add")], "sum")
+
+
+def twice() -> Model:
+    """Return a model of two Ifs with tensors of the same names, one inside the other's branch."""
+    inner = branch(
+        "outer",
+        [
+            helper.make_node("Mul", ["x", "own"], ["product"], "mul"),
+            choose("low", "inner_y", added("product", "abc"), added("product", "abcdef")),
+        ],
+        "inner_y",
+    )
+    same = branch("same", [helper.make_node("Identity", ["x"], ["sum"], "same")], "sum")
     nodes = [
-        *(shape, asked),
-        helper.make_node("Equal", ["size", "right"], ["same"], "equal"),
-        _if("same", "y", middle, other),
+        helper.make_node("Less", ["sr", "rate"], ["low"], "less"),
+        helper.make_node("Not", ["low"], ["high"], "not"),
+        choose("low", "first", inner, same),
+        choose("high", "second", added("first", "a"), added("first", "ab")),
+        helper.make_node("Identity", ["second"], ["y"], "last"),
     ]
-    weights = [
-        *(weight("w", 6, 4), weight("v", 6, 4)),
-        *(numpy_helper.from_array(np.array(each), name) for name, each in numbers.items()),
-    ]
-    return build(nodes, weights, {"x": ["N", 6]}, {"y": ["N", 4]}, name=question)
+    model = shaped({"x": [None, 4], "sr": []}, {"y": [None, 4]}, {"sr": TensorProto.INT64}, nodes)
+    model.proto.graph.initializer.append(numpy_helper.from_array(np.array(16000), "rate"))
+    return model
 
 
-def _branch(nodes: list[onnx.NodeProto], output: str) -> onnx.GraphProto:
-    value = helper.make_tensor_value_info(output, TensorProto.FLOAT, ["N", 4])
-    return helper.make_graph(nodes, output, [], [value])
+@pytest.mark.parametrize("make", [chosen_by_rate, twice])
+@pytest.mark.parametrize("rate", [8000, 16000])
+def test_the_branch_computes_the_same(make: type[Model], rate: int) -> None:
+    model = make()
+    fixed = with_constants(model, {"sr": rate})
+    onnx.checker.check_model(fixed.proto, full_check=True)
+    assert "If" not in [node.op_type for node in fixed.proto.graph.node]
+    x = np.random.RandomState(0).randn(5, 4).astype(np.float32)
+    wanted = run(model, {"x": x, "sr": np.array(rate)})[0]
+    np.testing.assert_array_equal(run(fixed, {"x": x})[0], wanted)
 
 
-def _if(test: str, output: str, yes: onnx.GraphProto, no: onnx.GraphProto) -> onnx.NodeProto:
-    return helper.make_node("If", [test], [output], output, then_branch=yes, else_branch=no)
+@pytest.mark.parametrize("make", [chosen_by_rate, twice])
+def test_an_if_on_an_input_stays(make: type[Model]) -> None:
+    proto = make().copy_proto()
+    inline_branches(proto)
+    assert proto == make().proto
 
 
-@pytest.mark.parametrize("question", ["rank", "known"])
-def test_a_branch_is_taken_where_the_size_is_known(question: str) -> None:
-    model = asking(question)
-    prepared = prepare(model)
-    assert op_types(prepared) == ["Gemm"]
-    assert node_names(prepared) == ["/inner/fc"]
-    assert [each.name for each in prepared.proto.graph.initializer] == ["w"]
-    inputs = feeds(model)
-    np.testing.assert_allclose(run(prepared, inputs)[0], run(model, inputs)[0], rtol=1e-5)
-
-
-def test_a_question_for_a_free_dimension_stays_open() -> None:
-    model = asking("free")
-    prepared = prepare(model)
-    assert "If" in op_types(prepared)
-    for count in (1, 3):
-        inputs = feeds(model, count)
-        np.testing.assert_allclose(run(prepared, inputs)[0], run(model, inputs)[0], rtol=1e-5)
-
-
-def test_a_model_without_branches_stays_as_it_is() -> None:
-    nodes = [
-        helper.make_node("Shape", ["x"], ["shape"], "shape"),
-        helper.make_node("Size", ["shape"], ["y"], "size"),
-    ]
-    model = build(nodes, [], {"x": ["N", 6]}, {"y": []})
-    before = model.to_bytes()
-    assert not fold_known_sizes(model.proto)
-    assert model.to_bytes() == before
-    assert fold_known_sizes(asking("rank").proto)
+def test_nodes_keep_their_names() -> None:
+    fixed = with_constants(chosen_by_rate(), {"sr": 8000})
+    assert "low_dense" in [node.name for node in fixed.proto.graph.node]

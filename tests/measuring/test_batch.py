@@ -60,8 +60,9 @@ def test_what_is_shared_changes_no_figure(lab: Lab, monkeypatch: pytest.MonkeyPa
 
 def test_the_float_model_is_not_run_again(lab: Lab) -> None:
     names = lab.subject.layer_names
+    doubled = {name: 2 * each for name, each in lab.subject.reference.items()}
     # Not its outputs, but these: they show whence the loss of nothing comes.
-    subject = replace(lab.subject, reference=lab.subject.reference * 2)
+    subject = replace(lab.subject, reference=doubled)
     (found,) = attempts(lab.parts, subject, [Candidate.excluding(names, names)])
     assert found.measurement is not None
     assert found.measurement.metrics["divergence"] == 0

@@ -7,19 +7,20 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx_models import residual, run
+from onnx_models import observed, residual, run
 from quantizable_models import random_samples, unsteady
 from suite_quantizers import Prepared
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
-from seqto.errors import DeviceError, ModelError
+from seqto.errors import DeviceError
 from seqto.graph.prepare import prepare
 from seqto.measuring.evaluate import measure, undone
 from seqto.measuring.outputs import run_all
 from seqto.measuring.subject import Subject
-from seqto.metrics.agreement import Top1Agreement, TopKAgreement, top1
+from seqto.metrics.agreement import Top1Agreement, TopKAgreement
 from seqto.quantizers.static import StaticQuantizer
-from seqto.types import Candidate, Model, Samples
+from seqto.tasks.classification import Classification
+from seqto.types import Candidate, Model, Outputs, Samples
 
 DEVICE = OnnxRuntimeDevice(warmup=1, repeats=3)
 
@@ -43,9 +44,12 @@ def subject(prepared: Prepared) -> Subject:
         layers=prepared.layers,
         calibration=prepared.samples,
         ranges=prepared.ranges,
-        samples=replace(prepared.samples, labels=top1(reference)),
+        samples=replace(prepared.samples, targets=reference.argmax(axis=1)),
         fingerprint="random",
-        reference=reference,
+        observed=observed(prepared.model),
+        reference={"y": reference},
+        task=Classification(),
+        metric=Top1Agreement(),
         baseline={"size_bytes": 10_000.0, "accuracy": 1.0},
         batch=7,
     )
@@ -57,7 +61,7 @@ def test_subject_knows_its_layers_and_one_sample(subject: Subject) -> None:
 
 
 def test_float_model_loses_nothing(subject: Subject) -> None:
-    metrics = measure(subject.model, subject, DEVICE, Top1Agreement()).metrics
+    metrics = measure(subject.model, subject, DEVICE).metrics
     assert metrics["accuracy_loss"] == metrics["accuracy_drop"] == 0.0
     assert metrics["accuracy"] == 1.0
 
@@ -68,22 +72,22 @@ def test_size_is_that_of_the_onnx_file(
     candidate = prepared.excluding("left")
     path = tmp_path / "candidate.onnx"
     onnx.save(candidate.proto, path)
-    metrics = measure(candidate, subject, DEVICE, Top1Agreement()).metrics
+    metrics = measure(candidate, subject, DEVICE).metrics
     assert metrics["size_bytes"] == path.stat().st_size
     assert metrics["size_ratio"] == path.stat().st_size / 10_000
 
 
 def test_sha256_is_that_of_the_models_bytes(subject: Subject, prepared: Prepared) -> None:
     candidate = prepared.excluding()
-    found = measure(candidate, subject, DEVICE, Top1Agreement()).model_sha256
+    found = measure(candidate, subject, DEVICE).model_sha256
     assert found == hashlib.sha256(candidate.to_bytes()).hexdigest()
 
 
 def test_loss_and_drop_are_positive_for_a_worse_model(subject: Subject, prepared: Prepared) -> None:
     candidate = prepared.excluding()
     outputs = DEVICE.load(candidate).run(subject.samples.inputs)[0]
-    wrong = float(np.mean(outputs.argmax(1) != subject.reference.argmax(1)))
-    metrics = measure(candidate, subject, DEVICE, Top1Agreement()).metrics
+    wrong = float(np.mean(outputs.argmax(1) != subject.reference["y"].argmax(1)))
+    metrics = measure(candidate, subject, DEVICE).metrics
     assert 0 < wrong < 1
     assert metrics["accuracy_loss"] == wrong
     # The labels are the float model's own predictions, so both count the same.
@@ -93,14 +97,14 @@ def test_loss_and_drop_are_positive_for_a_worse_model(subject: Subject, prepared
 
 def test_drop_is_negative_for_a_better_model(subject: Subject) -> None:
     worse = replace(subject, baseline={"size_bytes": 1.0, "accuracy": 0.25})
-    metrics = measure(subject.model, worse, DEVICE, Top1Agreement()).metrics
+    metrics = measure(subject.model, worse, DEVICE).metrics
     assert metrics["accuracy_drop"] == -0.75
 
 
 def test_the_metric_decides_on_the_loss(subject: Subject, prepared: Prepared) -> None:
     candidate = prepared.excluding()
     top, some = (
-        measure(candidate, subject, DEVICE, metric).metrics["accuracy_loss"]
+        measure(candidate, replace(subject, metric=metric), DEVICE).metrics["accuracy_loss"]
         for metric in (Top1Agreement(), TopKAgreement(k=3))
     )
     assert top != some
@@ -108,9 +112,9 @@ def test_the_metric_decides_on_the_loss(subject: Subject, prepared: Prepared) ->
 
 def test_without_labels_there_is_no_accuracy(subject: Subject) -> None:
     unlabelled = replace(
-        subject, samples=replace(subject.samples, labels=None), baseline={"size_bytes": 1.0}
+        subject, samples=replace(subject.samples, targets=None), baseline={"size_bytes": 1.0}
     )
-    metrics = measure(subject.model, unlabelled, DEVICE, Top1Agreement()).metrics
+    metrics = measure(subject.model, unlabelled, DEVICE).metrics
     assert set(metrics) == {
         *("accuracy_loss", "accuracy_loss_low", "accuracy_loss_high", "divergence"),
         *("size_bytes", "size_ratio"),
@@ -119,7 +123,7 @@ def test_without_labels_there_is_no_accuracy(subject: Subject) -> None:
 
 
 def test_metrics_are_plain_numbers(subject: Subject) -> None:
-    metrics = measure(subject.model, subject, DEVICE, Top1Agreement()).metrics
+    metrics = measure(subject.model, subject, DEVICE).metrics
     assert all(type(value) is float for value in metrics.values())
     assert 0 < metrics["latency_p10_ms"] <= metrics["latency_ms"] <= metrics["latency_p90_ms"]
 
@@ -128,31 +132,37 @@ def test_metrics_are_plain_numbers(subject: Subject) -> None:
 def test_all_samples_are_run_in_order_whatever_the_batch(
     prepared: Prepared, subject: Subject, batch: int
 ) -> None:
-    outputs = run_all(DEVICE.load(prepared.model), subject.samples, batch)
-    np.testing.assert_allclose(outputs, subject.reference, rtol=1e-4, atol=1e-5)
+    model, watched = prepared.model, subject.observed
+    outputs = run_all(DEVICE.load(model), model, subject.samples, batch, watched)
+    np.testing.assert_allclose(outputs["y"], subject.reference["y"], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("operation", ["Sqrt", "Exp"])
 def test_a_single_output_that_is_not_finite_is_an_error(operation: str) -> None:
-    program = DEVICE.load(prepare(unsteady(operation)))
+    model = prepare(unsteady(operation))
     rows = np.zeros((4, 6), np.float32)
-    assert np.isfinite(run_all(program, Samples({"x": rows}, tuple("abcd")), 2)).all()
+
+    def outputs() -> Outputs:
+        samples = Samples({"x": rows}, tuple("abcd"))
+        return run_all(DEVICE.load(model), model, samples, 2, observed(model))
+
+    outputs()
     rows[3] = 1000 * np.random.RandomState(0).randn(6)
-    with pytest.raises(DeviceError, match="not finite"):
-        run_all(program, Samples({"x": rows}, tuple("abcd")), 2)
+    with pytest.raises(DeviceError, match="'y' is not finite"):
+        outputs()
 
 
-def test_outputs_of_another_shape_than_the_float_models_are_an_error(subject: Subject) -> None:
-    with pytest.raises(ModelError, match=r"shapes \[40, 10\] and \[40, 9\]"):
-        measure(subject.model, subject, DEVICE, Top1Agreement(), subject.reference[:, :9])
+def test_outputs_of_another_rank_than_the_float_models_are_an_error(subject: Subject) -> None:
+    with pytest.raises(DeviceError, match=r"'y' has entries of shape \[10, 1\] .* \[10\]"):
+        measure(subject.model, subject, DEVICE, {"y": subject.reference["y"][..., None]})
 
 
 def test_a_program_is_closed_whatever_happens(subject: Subject) -> None:
     device = WatchedDevice()
-    measure(subject.model, subject, device, Top1Agreement())
+    measure(subject.model, subject, device)
     broken = replace(subject, samples=Samples({"wrong": np.zeros((1, 1))}, ("a",)))
     with pytest.raises(DeviceError):
-        measure(subject.model, broken, device, Top1Agreement())
+        measure(subject.model, broken, device)
     assert device.closed == 2
 
 

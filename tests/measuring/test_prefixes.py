@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import pytest
 from onnx import helper, numpy_helper
-from onnx_models import build, residual, weight
-from quantizable_models import attention, mobile, random_samples, two_outputs, unsteady
+from onnx_models import build, observed, residual, weight
+from quantizable_models import attention, mobile, random_samples, unsteady
 from transformer_models import vit
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, OnnxRuntimeProgram
@@ -21,7 +21,7 @@ from seqto.protocols import Quantizer
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.quantizers.weight_only import WeightOnlyQuantizer
-from seqto.types import Candidate, Model, Samples
+from seqto.types import Candidate, Model, Observed, Outputs, Samples
 
 QUANTIZERS: dict[str, Callable[[], Quantizer]] = {
     "static": StaticQuantizer,
@@ -31,6 +31,12 @@ QUANTIZERS: dict[str, Callable[[], Quantizer]] = {
     "dynamic": DynamicQuantizer,
     "weight_only": WeightOnlyQuantizer,
 }
+
+
+def only(outputs: Outputs) -> np.ndarray:
+    """Return the single output."""
+    (entries,) = outputs.values()
+    return np.asarray(entries)
 
 
 class CountingDevice(OnnxRuntimeDevice):
@@ -96,10 +102,12 @@ class Workshop:
         return models
 
     def plain(self, model: Model) -> np.ndarray:
-        return run_all(OnnxRuntimeDevice().load(model), self.samples, self.batch)
+        program, watched = OnnxRuntimeDevice().load(model), observed(model)
+        return only(run_all(program, model, self.samples, self.batch, watched))
 
     def shared(self, models: Sequence[Model], device: CountingDevice, **limit: int) -> SharedRuns:
-        return SharedRuns(models, self.samples, self.batch, device, **limit)
+        watched = observed(models[0])
+        return SharedRuns(models, self.samples, self.batch, device, watched, **limit)
 
     def _any(self, draw: random.Random) -> dict[str, str]:
         return {name: draw.choice(self._quantizer.precisions) for name in self.names}
@@ -137,7 +145,7 @@ def test_outputs_are_the_same_to_the_bit(
     for models in lists:
         runs = workshop.shared(models, device)
         for index, model in enumerate(models):
-            np.testing.assert_array_equal(runs.outputs(index), workshop.plain(model))
+            np.testing.assert_array_equal(only(runs.outputs(index)), workshop.plain(model))
     given = [model for models in lists for model in models]
     assert any(each not in given for each in device.loaded), "or these candidates are no test"
 
@@ -151,7 +159,7 @@ def test_a_ladder_from_the_end_runs_the_beginning_once(
     spent = []
     for index in range(len(models)):
         before = device.layers
-        runs.outputs(index)
+        only(runs.outputs(index))
         spent.append((device.layers - before) // batches)
     assert spent[0] == count
     # The excluded layer and those behind it, and one before: its output is no more quantized.
@@ -165,7 +173,7 @@ def test_of_models_that_part_at_once_nothing_is_shared(
     models = [workshop.excluding(), workshop.excluding(workshop.names[0])]
     runs = workshop.shared(models, device)
     for index in range(2):
-        runs.outputs(index)
+        only(runs.outputs(index))
         assert runs.kept_bytes == 0
     assert device.loaded == models
 
@@ -183,7 +191,7 @@ def test_later_models_go_back_to_where_they_part(
     ]
     runs = workshop.shared(models, device)
     for index, model in enumerate(models):
-        np.testing.assert_array_equal(runs.outputs(index), workshop.plain(model))
+        np.testing.assert_array_equal(only(runs.outputs(index)), workshop.plain(model))
     # The very first part is run for the first model only.
     assert sum("x" in [i.name for i in each.proto.graph.input] for each in device.loaded) == 1
     assert runs.kept_bytes > 0
@@ -193,7 +201,7 @@ def test_equal_models_cost_one_run(workshop: Workshop, device: CountingDevice) -
     models = [workshop.excluding("stem") for _ in range(3)]
     runs = workshop.shared(models, device)
     for index in range(3):
-        np.testing.assert_array_equal(runs.outputs(index), workshop.plain(models[0]))
+        np.testing.assert_array_equal(only(runs.outputs(index)), workshop.plain(models[0]))
     assert len(device.loaded) == 1
 
 
@@ -201,7 +209,7 @@ def test_without_memory_nothing_is_shared(workshop: Workshop, device: CountingDe
     models = [workshop.excluding(), *workshop.ladder(workshop.names[::-1])]
     runs = workshop.shared(models, device, limit=0)
     for index, model in enumerate(models):
-        np.testing.assert_array_equal(runs.outputs(index), workshop.plain(model))
+        np.testing.assert_array_equal(only(runs.outputs(index)), workshop.plain(model))
     assert device.loaded == models
 
 
@@ -220,7 +228,7 @@ def test_no_more_is_kept_than_the_limit(
     runs = workshop.shared(models, device, limit=limit)
     kept = []
     for index, model in enumerate(models):
-        np.testing.assert_array_equal(runs.outputs(index), workshop.plain(model))
+        np.testing.assert_array_equal(only(runs.outputs(index)), workshop.plain(model))
         kept.append(runs.kept_bytes)
     assert max(kept) <= limit
     assert limit < 5_000 or max(kept) > 0
@@ -246,9 +254,9 @@ def test_a_model_that_fails_does_not_spoil_the_others(
     for index, model in enumerate(models):
         if index in (1, 3):
             with pytest.raises(DeviceError, match="cannot load 'mobile'.*Unheard"):
-                runs.outputs(index)
+                only(runs.outputs(index))
         else:
-            np.testing.assert_array_equal(runs.outputs(index), workshop.plain(model))
+            np.testing.assert_array_equal(only(runs.outputs(index)), workshop.plain(model))
 
 
 def test_parts_that_a_device_refuses_run_as_a_whole(workshop: Workshop) -> None:
@@ -263,7 +271,7 @@ def test_parts_that_a_device_refuses_run_as_a_whole(workshop: Workshop) -> None:
     device = Whole()
     runs = workshop.shared(models, device)
     for index, model in enumerate(models):
-        np.testing.assert_array_equal(runs.outputs(index), workshop.plain(model))
+        np.testing.assert_array_equal(only(runs.outputs(index)), workshop.plain(model))
     assert device.loaded == models
 
 
@@ -271,7 +279,7 @@ def test_models_may_be_asked_for_in_any_order(workshop: Workshop, device: Counti
     models = workshop.ladder(workshop.names[::-1])
     runs = workshop.shared(models, device)
     for index in (0, 1, 4, 2, 2, 9, 0):
-        np.testing.assert_array_equal(runs.outputs(index), workshop.plain(models[index]))
+        np.testing.assert_array_equal(only(runs.outputs(index)), workshop.plain(models[index]))
 
 
 def test_session_options_go_with_the_parts(workshop: Workshop, device: CountingDevice) -> None:
@@ -281,18 +289,9 @@ def test_session_options_go_with_the_parts(workshop: Workshop, device: CountingD
     runs = workshop.shared(models, device)
     for index, model in enumerate(models):
         before = len(device.loaded)
-        np.testing.assert_array_equal(runs.outputs(index), workshop.plain(model))
+        np.testing.assert_array_equal(only(runs.outputs(index)), workshop.plain(model))
         assert all(each.session == model.session for each in device.loaded[before:])
     assert len(device.loaded) == 6, "with other options nothing is in common"
-
-
-def test_models_with_more_outputs_are_left_whole(device: CountingDevice) -> None:
-    workshop = Workshop(StaticQuantizer(), two_outputs())
-    models = [workshop.excluding(), workshop.excluding()]
-    runs = workshop.shared(models, device)
-    for index, model in enumerate(models):
-        np.testing.assert_array_equal(runs.outputs(index), workshop.plain(model))
-    assert device.loaded == models
 
 
 def test_all_rows_are_returned_where_a_sample_has_several(device: CountingDevice) -> None:
@@ -308,9 +307,10 @@ def test_all_rows_are_returned_where_a_sample_has_several(device: CountingDevice
     model = build(nodes, weights, {"x": ["N", 4, 8, 8]}, {"y": ["M", 4]})
     workshop = Workshop(StaticQuantizer(), model)
     models = [workshop.excluding(), workshop.excluding()]
-    runs = workshop.shared(models, device)
+    alone = Observed({"y": None})
+    runs = SharedRuns(models, workshop.samples, 1, device, alone)
     for index in range(2):
-        assert runs.outputs(index).shape == (5 * 64, 4)
+        assert only(runs.outputs(index)).shape == (5, 64, 4)
     assert len(device.loaded) == 1
 
 
@@ -320,4 +320,4 @@ def test_outputs_that_are_not_finite_are_an_error(device: CountingDevice) -> Non
     runs = workshop.shared(models, device)
     for index in range(2):
         with pytest.raises(DeviceError, match="not finite"):
-            runs.outputs(index)
+            only(runs.outputs(index))

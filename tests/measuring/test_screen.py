@@ -13,7 +13,7 @@ from seqto.errors import DeviceError, StudyError
 from seqto.measuring.screen import Screen
 from seqto.measuring.subject import Subject, rank_layers
 from seqto.metrics.agreement import top1
-from seqto.metrics.harm import divergence
+from seqto.metrics.harm import Divergence
 from seqto.pareto.front import non_dominated
 from seqto.pareto.limits import Constraint
 from seqto.protocols import Search
@@ -24,7 +24,7 @@ from seqto.search.walk import Walk
 from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.study.shortlist import SCREENED, shortlist, spread
 from seqto.tracking.memory import MemoryTracker
-from seqto.types import FLOAT32, INT8, Candidate, LayerScore, Samples, Trial, TrialState
+from seqto.types import FLOAT32, INT8, Candidate, LayerScore, Outputs, Samples, Trial, TrialState
 from seqto.workspace import Workspace
 
 SCREENS = 6
@@ -69,8 +69,8 @@ def poisoned(subject: Subject) -> Subject:
     inputs = {name: np.full_like(array, np.nan) for name, array in samples.inputs.items()}
     return replace(
         subject,
-        samples=replace(samples, inputs=inputs, labels=None),
-        reference=np.full_like(subject.reference, np.nan),
+        samples=replace(samples, inputs=inputs, targets=None),
+        reference={"y": np.full_like(subject.reference["y"], np.nan)},
     )
 
 
@@ -84,7 +84,8 @@ def test_screen_measures_the_first_calibration_samples(lab: Lab, tmp_path: Path)
     inputs = {name: array[:SCREENS] for name, array in subject.calibration.inputs.items()}
     model = lab.parts.quantizer.quantize(subject.model, subject.ranges, candidate)
     ours, theirs = (lab.device.load(each).run(inputs)[0] for each in (model, subject.model))
-    assert trial.metrics["divergence"] == pytest.approx(divergence(theirs, ours), rel=1e-5)
+    harm = Divergence({"y": theirs}).per_sample({"y": ours})
+    assert trial.metrics["divergence"] == pytest.approx(harm.mean(), rel=1e-5)
     assert trial.metrics["divergence"] > 0
     assert trial.metrics["disagreement"] == np.mean(top1(theirs) != top1(ours))
     assert trial.metrics["size_bytes"] == len(model.to_bytes())
@@ -162,8 +163,8 @@ def test_first_takes_inputs_ids_and_labels() -> None:
     samples = Samples({"x": np.arange(8).reshape(4, 2)}, ("a", "b", "c", "d"), np.arange(4))
     two = samples.first(2)
     assert two.inputs["x"].tolist() == [[0, 1], [2, 3]] and two.ids == ("a", "b")
-    assert two.labels is not None and two.labels.tolist() == [0, 1]
-    assert replace(samples, labels=None).first(2).labels is None
+    assert two.targets is not None and list(two.targets) == [0, 1]
+    assert replace(samples, targets=None).first(2).targets is None
     assert len(samples.first(100)) == 4
 
 
@@ -462,14 +463,14 @@ class Backwards:
 
     name = "top1"
 
-    def loss(self, reference: np.ndarray, outputs: np.ndarray) -> float:
-        return float(np.mean(top1(reference) == top1(outputs)))
+    def losses(self, reference: Outputs, outputs: Outputs) -> np.ndarray:
+        return np.asarray(top1(reference["y"]) == top1(outputs["y"]), float)
 
 
 def test_what_is_evaluated_does_not_depend_on_evaluations(lab: Lab, tmp_path: Path) -> None:
     wanted = lab.run(MemoryTracker())
     # Nothing is taken from the first study: neither its analysis nor its screen.
-    other = replace(lab.with_parts(metric=Backwards()), workspace=Workspace(tmp_path))
+    other = replace(lab.with_metric(Backwards()), workspace=Workspace(tmp_path))
     found = other.run(MemoryTracker())
     losses = [
         [each.metrics["accuracy_loss"] for each in it.record.trials] for it in (wanted, found)

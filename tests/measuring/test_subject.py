@@ -17,18 +17,19 @@ from seqto.cli.candidate_command import chosen_candidate
 from seqto.config.build import Context
 from seqto.config.paths import CONF
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, OnnxRuntimeProgram
-from seqto.errors import DatasetError, ModelError
+from seqto.errors import DatasetError, MetricError
 from seqto.graph.prepare import prepare
 from seqto.measuring.evaluate import float_latency
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import prepare_subject, rank_layers
-from seqto.metrics.agreement import Top1Agreement, accuracy
 from seqto.models.local import LocalModel
 from seqto.protocols import Dataset, Quantizer, Sensitivity
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.paper import PaperSensitivity
+from seqto.tasks.classification import Classification
+from seqto.tasks.regression import Regression
 from seqto.tracking.memory import MemoryTracker
 from seqto.types import Candidate, LayerScore, Model, Ranges, Samples, sha256
 from seqto.workspace import Workspace
@@ -111,7 +112,7 @@ def parts(
         sensitivity=sensitivity or CountingSensitivity(),
         search=LadderSearch(),
         device=CountingDevice(repeats=3, threads=threads),
-        metric=Top1Agreement(),
+        task=Classification(),
     )
 
 
@@ -127,19 +128,18 @@ def test_subject_is_all_that_candidates_share(path: Path, workspace: Workspace) 
     assert set(subject.ranges) >= {"x", "y"}
     assert subject.batch == 4
     np.testing.assert_allclose(
-        subject.reference, run(floating, dict(subject.samples.inputs))[0], rtol=1e-4, atol=1e-5
+        subject.reference["y"], run(floating, dict(subject.samples.inputs))[0], rtol=1e-4, atol=1e-5
     )
-    assert subject.baseline == {
-        "size_bytes": path.stat().st_size,
-        "accuracy": accuracy(subject.reference, subject.samples.labels),
-    }
+    right = subject.reference["y"].argmax(axis=1) == subject.samples.targets
+    assert subject.baseline["size_bytes"] == path.stat().st_size
+    assert subject.baseline["accuracy"] == right.mean()
 
 
 def test_outputs_that_cannot_be_compared_are_refused_before_calibration(
     path: Path, workspace: Workspace
 ) -> None:
     path.write_bytes(detector().to_bytes())
-    with pytest.raises(ModelError, match="'selected' has another number of entries"):
+    with pytest.raises(MetricError, match="'selected' has the shape .* per sample, but"):
         prepare_subject(parts(path), workspace)
     assert CALLS.made == ["load"]
 
@@ -165,7 +165,7 @@ def test_a_warm_workspace_computes_nothing_again(path: Path, workspace: Workspac
     assert len(CALLS.made) == 3
     assert again.ranges == first.ranges
     assert again.baseline == first.baseline
-    np.testing.assert_array_equal(again.reference, first.reference)
+    np.testing.assert_array_equal(again.reference["y"], first.reference["y"])
 
 
 def test_given_ranges_are_not_calibrated_again(path: Path, workspace: Workspace) -> None:
@@ -230,7 +230,8 @@ def test_ranking_is_the_sensitivitys(path: Path, workspace: Workspace) -> None:
     found = rank_layers(given, subject, workspace)
     assert [replace(score, sizes={}) for score in found] == list(
         PaperSensitivity().score(
-            subject.model, subject.layers, StaticQuantizer(), subject.ranges, subject.calibration
+            *(subject.model, subject.layers, StaticQuantizer(), subject.ranges),
+            *(subject.calibration, subject.observed, subject.task),
         )
     )
     assert all(set(score.sizes) == {"int8", "float32"} for score in found)
@@ -264,7 +265,7 @@ def test_a_model_of_batch_1_takes_one_sample_at_a_time(path: Path, workspace: Wo
     path.write_bytes(with_batch(1).to_bytes())
     subject = prepare_subject(parts(path), workspace)
     assert subject.batch == 1
-    assert len(subject.reference) == len(subject.samples) == 10
+    assert len(subject.reference["y"]) == len(subject.samples) == 10
 
 
 def test_a_model_of_a_larger_batch_is_fed_exactly_that(path: Path, workspace: Workspace) -> None:
@@ -273,8 +274,8 @@ def test_a_model_of_a_larger_batch_is_fed_exactly_that(path: Path, workspace: Wo
     subject = prepare_subject(parts(path), workspace)
     assert subject.batch == 4
     assert len(subject.example["x"]) == 4
-    assert len(subject.reference) == len(subject.samples) == 10
-    np.testing.assert_allclose(subject.reference, free.reference, rtol=1e-4, atol=1e-5)
+    assert len(subject.reference["y"]) == len(subject.samples) == 10
+    np.testing.assert_allclose(subject.reference["y"], free.reference["y"], rtol=1e-4, atol=1e-5)
     for name, limits in subject.ranges.items():
         assert limits == pytest.approx(free.ranges[name], rel=1e-4, abs=1e-5)
 
@@ -312,7 +313,7 @@ def test_layers_that_run_as_one_are_known(fused: Parts, workspace: Workspace) ->
 
 def test_layers_that_share_a_weight_are_known(path: Path, workspace: Workspace) -> None:
     path.write_bytes(shared_weight().to_bytes())
-    given = parts(path, dataset=RandomDataset(labelled=False))
+    given = replace(parts(path, dataset=RandomDataset(labelled=False)), task=Regression())
     subject = prepare_subject(given, workspace)
     assert [layer.unit for layer in subject.layers] == ["one", "one"]
 

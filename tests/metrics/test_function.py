@@ -7,10 +7,11 @@ from suite_metrics import MetricSuite
 from seqto.metrics.agreement import top1
 from seqto.metrics.function import FunctionMetric
 from seqto.protocols import Metric
+from seqto.types import Outputs
 
 
-def flips(reference: np.ndarray, outputs: np.ndarray) -> np.floating:
-    return np.mean(top1(reference) != top1(outputs))
+def flips(reference: Outputs, outputs: Outputs) -> np.ndarray:
+    return top1(np.asarray(reference["scores"])) != top1(np.asarray(outputs["scores"]))
 
 
 class TestFunctionMetric(MetricSuite):

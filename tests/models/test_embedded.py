@@ -43,4 +43,4 @@ def test_digits_reads_digits() -> None:
     model = prepare(EmbeddedModel().load())
     evaluation = DigitsDataset().load(input_specs(model)).evaluation
     (scores,) = run(model, dict(evaluation.inputs))
-    assert np.mean(scores.argmax(1) == evaluation.labels) > 0.95
+    assert np.mean(scores.argmax(1) == evaluation.targets) > 0.95

@@ -73,11 +73,18 @@ def test_excluding_a_gemm_leaves_it_in_float(tmp_path: Path) -> None:
     assert "MatMulInteger" in op_types(theirs)
 
 
-def test_a_gemm_that_scales_is_no_layer() -> None:
-    # ORT has no integer form of it, so excluding it would change nothing.
+def test_a_gemm_that_scales_is_only_stored_in_fewer_bits() -> None:
+    # ORT has no integer form of it.
     floating = prepare(gemm_model(alpha=0.5))
-    with pytest.raises(ModelError, match="no layer to quantize"):
-        DynamicQuantizer().prepare(floating)
+    prepared = Prepared(DynamicQuantizer(), floating, random_samples(floating))
+    assert prepared.names == ["fc"]
+    quantized = prepared.excluding()
+    assert "MatMulInteger" not in op_types(quantized)
+    assert weights_in(quantized, TensorProto.INT8) == {"w_int8_0"}
+    assert not weights_in(quantized, TensorProto.FLOAT)
+    assert DynamicQuantizer(op_types=["Gemm"]).prepare(floating)[1] == prepared.layers
+    with pytest.raises(ModelError, match="no layer left to quantize"):
+        DynamicQuantizer(exclude=["op:Gemm"]).prepare(floating)
 
 
 @pytest.mark.parametrize(

@@ -18,14 +18,15 @@ from transformer_models import vit
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, OnnxRuntimeProgram
 from seqto.errors import DeviceError, SeqtoError
 from seqto.graph.prepare import prepare
-from seqto.metrics.harm import FLOOR, harm_to
+from seqto.metrics.harm import FLOOR, Divergence
 from seqto.protocols import Quantizer
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.sensitivity import float_prefixes
 from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.sensitivity.stability import stability
-from seqto.types import Candidate, LayerScore, Model, Samples
+from seqto.tasks.regression import Regression
+from seqto.types import Candidate, LayerScore, Model, Outputs, Samples
 
 QUANTIZERS = [StaticQuantizer, DynamicQuantizer]
 
@@ -50,15 +51,16 @@ def costs(scores: tuple[LayerScore, ...], precision: str = "int8") -> dict[str, 
     return {score.layer.name: score.costs[precision] for score in scores}
 
 
-def first_outputs(model: Model, samples: Samples, count: int) -> list[np.ndarray]:
+def first_outputs(model: Model, samples: Samples, count: int) -> Outputs:
     """Return what the model says of each sample, run from its inputs to its outputs."""
-    program = OnnxRuntimeDevice().load(model)
-    return [program.run(each)[0] for each in islice(samples.batches(1), count)]
+    program, name = OnnxRuntimeDevice().load(model), model.proto.graph.output[0].name
+    runs = [program.run(each)[0] for each in islice(samples.batches(1), count)]
+    return {name: np.concatenate(runs)}
 
 
 def naive_costs(prepared: Prepared, count: int = 32, precision: str = "int8") -> dict[str, float]:
     """Return the costs as they are defined: every layer's own model run as a whole."""
-    harm = harm_to(first_outputs(prepared.model, prepared.samples, count))
+    harm = Divergence(first_outputs(prepared.model, prepared.samples, count))
     found = {}
     for name in prepared.names:
         alone = Candidate.of({each: "float32" for each in prepared.names} | {name: precision})
@@ -142,25 +144,26 @@ def test_eight_samples_rank_the_hard_layer_first(hard: str) -> None:
     prepared = Prepared(
         DynamicQuantizer(), prepare(spiked_chain(hard)), spiked_samples(fire=False, count=8)
     )
-    scores = scores_of(DivergenceSensitivity(samples=8), prepared)
+    scores = scores_of(DivergenceSensitivity(samples=8), prepared, Regression())
     assert scores[0].layer.name == hard
     assert scores[0].score == 1.0
     assert scores[0].details["divergence_per_byte"] == 1.0
     assert scores[1].score < 0.5
 
 
-def test_outputs_that_are_no_class_scores_are_compared_by_squared_error() -> None:
+def test_harm_is_what_the_task_says() -> None:
     prepared = Prepared(
         StaticQuantizer(), prepare(spiked_chain()), spiked_samples(fire=False, count=8)
     )
-    scores = scores_of(DivergenceSensitivity(enough=None), prepared)
-    reference = np.concatenate(first_outputs(prepared.model, prepared.samples, 8))
+    task = Regression()
+    scores = scores_of(DivergenceSensitivity(enough=None), prepared, task)
+    harm = task.harm(first_outputs(prepared.model, prepared.samples, 8))
     for score in scores:
         assert "kl" not in score.details
         others = [name for name in prepared.names if name != score.layer.name]
-        outputs = np.concatenate(first_outputs(prepared.excluding(*others), prepared.samples, 8))
-        error = np.square(outputs - reference, dtype=np.float64).mean() / reference.var()
-        assert score.details["mse"] == score.costs["int8"] == pytest.approx(error, rel=1e-3)
+        outputs = first_outputs(prepared.excluding(*others), prepared.samples, 8)
+        wanted = pytest.approx(harm.per_sample(outputs).mean(), rel=1e-3)
+        assert score.details[harm.name] == score.costs["int8"] == wanted
 
 
 def with_softmax(model: Model) -> Model:

@@ -14,8 +14,7 @@ from seqto.datasets.preprocess import ImagePreprocess
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject, prepare_subject, rank_layers
-from seqto.metrics.agreement import Top1Agreement
-from seqto.metrics.harm import harm_to
+from seqto.metrics.harm import Divergence
 from seqto.models.local import LocalModel
 from seqto.protocols import Sensitivity
 from seqto.quantizers.static import StaticQuantizer
@@ -24,7 +23,8 @@ from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.sensitivity.float_prefixes import SharedPrefixes
 from seqto.sensitivity.local import LocalSensitivity
 from seqto.sensitivity.stability import stability
-from seqto.types import Arrays, Candidate, LayerScore, Model
+from seqto.tasks.classification import Classification
+from seqto.types import Arrays, Candidate, LayerScore, Model, Outputs, together
 from seqto.workspace import Workspace
 
 pytestmark = [pytest.mark.real_model, requires_real_data]
@@ -51,7 +51,7 @@ def parts() -> Parts:
         sensitivity=DivergenceSensitivity(samples=COUNT),
         search=LadderSearch(),
         device=OnnxRuntimeDevice(),
-        metric=Top1Agreement(),
+        task=Classification(),
     )
 
 
@@ -70,7 +70,8 @@ def scores(parts: Parts, subject: Subject) -> tuple[LayerScore, ...]:
 def scores_by(sensitivity: Sensitivity, parts: Parts, subject: Subject) -> tuple[LayerScore, ...]:
     """Return the layers, the most hurt first."""
     return sensitivity.score(
-        subject.model, subject.layers, parts.quantizer, subject.ranges, subject.calibration
+        *(subject.model, subject.layers, parts.quantizer, subject.ranges),
+        *(subject.calibration, subject.observed, subject.task),
     )
 
 
@@ -79,10 +80,10 @@ def samples(subject: Subject, count: int) -> list[Arrays]:
     return list(islice(subject.calibration.batches(1), count))
 
 
-def outputs(model: Model, inputs: Sequence[Arrays]) -> list[np.ndarray]:
+def outputs(model: Model, inputs: Sequence[Arrays]) -> Outputs:
     """Return what the model says of each sample, run from its inputs to its outputs."""
     program = OnnxRuntimeDevice().load(model)
-    return [program.run(each)[0] for each in inputs]
+    return {"logits": np.concatenate([program.run(each)[0] for each in inputs])}
 
 
 def int8(parts: Parts, subject: Subject, names: Sequence[str]) -> Model:
@@ -94,19 +95,21 @@ def int8(parts: Parts, subject: Subject, names: Sequence[str]) -> Model:
 
 def test_shared_prefixes_give_what_the_whole_model_gives(parts: Parts, subject: Subject) -> None:
     inputs = samples(subject, 4)
-    runs = SharedPrefixes(subject.model, inputs)
-    harm = harm_to(outputs(subject.model, inputs))
+    runs = SharedPrefixes(subject.model, subject.calibration, 4, subject.observed)
+    harm = Divergence(outputs(subject.model, inputs))
     # The first one, one whose skip connections reach far, and the last one.
     for name in ("/_conv_stem/Conv", "/_blocks.10/_project_conv/Conv", "/_fc/Gemm"):
         model = int8(parts, subject, [name])
         wanted = harm.per_sample(outputs(model, inputs)).mean()
         # Float noise turns single roundings to 8 bits around.
-        assert harm.per_sample(list(runs.outputs(model))).mean() == pytest.approx(wanted, rel=0.1)
+        assert harm.per_sample(together(list(runs.outputs(model)))).mean() == pytest.approx(
+            wanted, rel=0.1
+        )
 
 
 def test_costs_add_up(parts: Parts, subject: Subject, scores: tuple[LayerScore, ...]) -> None:
     inputs = samples(subject, COUNT)
-    harm = harm_to(outputs(subject.model, inputs))
+    harm = Divergence(outputs(subject.model, inputs))
     measured = harm.per_sample(outputs(int8(parts, subject, subject.layer_names), inputs)).mean()
     predicted = sum(score.costs["int8"] for score in scores)
     assert measured / 2 < predicted < measured * 2
@@ -140,7 +143,7 @@ def test_the_evaluation_images_are_not_looked_at(
             subject.samples,
             inputs={name: np.full_like(array, np.nan) for name, array in evaluation.items()},
         ),
-        reference=np.full_like(subject.reference, np.nan),
+        reference={"logits": np.full_like(subject.reference["logits"], np.nan)},
     )
     rankings = [
         rank_layers(quick, each, Workspace(tmp_path_factory.mktemp("ranking")))

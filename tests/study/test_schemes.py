@@ -14,7 +14,7 @@ from tiny_studies import Lab, ProbedDevice
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, has_vnni, is_x86
 from seqto.errors import DeviceError, DeviceTransportError
 from seqto.measuring.subject import Subject
-from seqto.metrics.harm import divergence
+from seqto.metrics.harm import Divergence
 from seqto.quantizers.auto import AutoQuantizer
 from seqto.study.schemes import SchemeResult, as_table, choose, compare_schemes
 from seqto.types import INT8, RUINED, Candidate, Model
@@ -146,13 +146,13 @@ def test_figures_are_those_of_the_first_calibration_samples(
     subject = lab.subject
     inputs = {name: array[:SAMPLES] for name, array in subject.calibration.inputs.items()}
     assert len(subject.calibration) > SAMPLES, "or this is no test"
-    float_outputs = lab.device.load(subject.model).run(inputs)[0]
+    harm = Divergence({"y": lab.device.load(subject.model).run(inputs)[0]})
     full = Candidate.of(dict.fromkeys(subject.layer_names, INT8))
     for name, scheme in AutoQuantizer().schemes.items():
         model = scheme.quantize(subject.model, subject.ranges, full)
         found = by_name(results)[name]
         outputs = lab.device.load(model).run(inputs)[0]
-        assert found.divergence == pytest.approx(divergence(float_outputs, outputs), rel=1e-5)
+        assert found.divergence == pytest.approx(harm.per_sample({"y": outputs}).mean(), rel=1e-5)
         assert found.size_bytes == len(model.to_bytes())
         assert found.size_ratio == found.size_bytes / subject.baseline["size_bytes"]
         assert found.latency_ms == found.latency_p10_ms == (1.0 if "uint8" in name else 2.0)
@@ -241,8 +241,8 @@ def test_poisoned_evaluation_samples_change_nothing(lab: Lab, results: list[Sche
     inputs = {name: np.full_like(array, np.nan) for name, array in samples.inputs.items()}
     poisoned = replace(
         lab.subject,
-        samples=replace(samples, inputs=inputs, labels=None),
-        reference=np.full_like(lab.subject.reference, np.nan),
+        samples=replace(samples, inputs=inputs, targets=None),
+        reference={"y": np.full_like(lab.subject.reference["y"], np.nan)},
     )
     with pytest.raises(DeviceError):
         # The poison works.

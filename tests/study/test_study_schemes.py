@@ -114,6 +114,7 @@ def test_each_base_has_a_ladder_of_its_own_ranking(
         scores = lab.parts.sensitivity.score(
             *(lab.subject.model, lab.subject.layers, scheme),
             *(lab.subject.ranges, lab.subject.calibration),
+            *(lab.subject.observed, lab.subject.task),
         )
         ranked[base] = [each.layer.name for each in scores]
         ladder = candidates(outcome)[3 * place : 3 * place + 3]

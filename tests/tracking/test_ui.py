@@ -132,3 +132,12 @@ def test_new_experiment_has_views_to_choose_from() -> None:
     assert all(unpacked(view["state"])["searchFilter"] for view in views)
     assert all(len(value) < LONGEST_TAG for value in tags.values())
     assert tags["mlflow.experimentKind"] == "custom_model_development"
+
+
+def test_views_of_all_studies_leave_out_what_few_measure() -> None:
+    # One empty metric would empty MLflow's chart of all.
+    tags = experiment_tags()
+    views = [json.loads(value) for name, value in tags.items() if "seqto-fronts" in name]
+    (shown,) = (json.dumps(unpacked(view["state"])) for view in views)
+    assert "latency_ms" in shown
+    assert "mean_iou" not in shown and "map_50" not in shown

@@ -1,0 +1,125 @@
+"""How a model is fed, and which of its outputs are compared: what its graph and users say."""
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from seqto.errors import ConfigError, ModelError, nearest
+from seqto.graph.batch_axes import (
+    batch_names,
+    check_names,
+    fixed_batch,
+    input_axes,
+    output_axis,
+    ragged_outputs,
+)
+from seqto.graph.states import continued_states
+from seqto.graph.tensors import Tensor, input_tensors, output_tensors
+from seqto.types import BatchAxes, Interface, Model, Reading, TensorSpec
+
+_log = logging.getLogger(__name__)
+
+
+def interface_of(model: Model, reading: Reading | None = None) -> Interface:
+    """Return how a model is fed and read; what `reading` says comes before what the graph tells.
+
+    The model has its constants already, by `seqto.graph.constants`.
+    """
+    reading = reading or Reading()
+    inputs, outputs = input_tensors(model), output_tensors(model)
+    _require_shapes(inputs)
+    check_names(reading.batch_axes, [each.name for each in (*inputs, *outputs)])
+    states = continued_states(inputs, outputs)
+    axes = input_axes(inputs, states, reading.batch_axes)
+    compared = _compared(model, outputs, states, reading.outputs)
+    batch = fixed_batch(inputs, axes)
+    ragged = ragged_outputs(model.proto.graph)
+    names = batch_names(inputs, axes)
+    output_axes = {
+        each.name: output_axis(each, names, batch, each.name in ragged, reading.batch_axes)
+        for each in compared
+    }
+    return Interface(
+        inputs=tuple(_fed(each, axes) for each in inputs if each.name not in states),
+        states=tuple(_started(each, axes) for each in inputs if each.name in states),
+        batch_axes=axes,
+        outputs=output_axes,
+        fixed_batch=_with_outputs(batch, compared, output_axes),
+    )
+
+
+def _require_shapes(inputs: Sequence[Tensor]) -> None:
+    for each in inputs:
+        if not each.has_shape:
+            raise ModelError(
+                f"the model's input {each.name!r} has no shape, so it cannot be fed: export the "
+                "model with shapes, or fix the input with dataset.constants."
+            )
+
+
+def _compared(
+    model: Model,
+    outputs: Sequence[Tensor],
+    states: Mapping[str, str],
+    wanted: Sequence[str] | None,
+) -> list[Tensor]:
+    """Return the outputs to compare: those that users name, else all but states."""
+    known = [each.name for each in outputs]
+    if wanted is None:
+        chosen = [each for each in outputs if each.name not in states.values()]
+        left_out = [each.name for each in model.proto.graph.output if each.name not in known]
+        if left_out:
+            _log.warning(
+                "The model's outputs %s are no tensors, and are not compared.", ", ".join(left_out)
+            )
+    else:
+        _check_outputs(wanted, known)
+        by_name = {each.name: each for each in outputs}
+        chosen = [by_name[name] for name in dict.fromkeys(wanted)]
+    if not chosen:
+        raise ModelError(
+            f"{model.name} has no output that can be compared: export it with one that is a tensor."
+        )
+    return chosen
+
+
+def _check_outputs(wanted: Sequence[str], known: Sequence[str]) -> None:
+    listed = ", ".join(known)
+    if not wanted:
+        raise ConfigError(f"model.outputs is empty: choose from {listed}, or leave it null.")
+    for name in wanted:
+        if name not in known:
+            raise ConfigError(
+                f"model.outputs has {name!r}{nearest(name, known)}, which is no output of the "
+                f"model that can be compared. Choose from {listed}."
+            )
+
+
+def _with_outputs(batch: int | None, outputs: Sequence[Tensor], axes: BatchAxes) -> int | None:
+    """Return how many samples run at a time, as the outputs have to be told apart by sample."""
+    for each in outputs:
+        axis = axes[each.name]
+        is_whole = axis is None
+        if is_whole and batch not in (None, 1):
+            raise ModelError(
+                f"the model takes {batch} samples at a time, but its output {each.spec} has no "
+                "axis for them, so it cannot be told what belongs to which sample: choose other "
+                "outputs with model.outputs, or export the model with a batch of 1."
+            )
+        if batch is None and (axis is None or each.shape[axis : axis + 1] == (1,)):
+            batch = 1
+    return batch
+
+
+def _fed(tensor: Tensor, axes: BatchAxes) -> TensorSpec:
+    """Return an input as datasets give it, the axis of the samples first."""
+    axis = axes[tensor.name]
+    size = 1 if axis is None else tensor.shape[axis]
+    others = [each for at, each in enumerate(tensor.shape) if at != axis]
+    return TensorSpec(tensor.name, (size, *others), tensor.spec.dtype)
+
+
+def _started(tensor: Tensor, axes: BatchAxes) -> TensorSpec:
+    """Return a state at its start: a cache that grows is empty."""
+    spec = _fed(tensor, axes)
+    batch, *others = spec.shape
+    return TensorSpec(spec.name, (batch, *(each or 0 for each in others)), spec.dtype)

@@ -1,0 +1,1 @@
+"""Tasks: what a model's outputs mean."""
