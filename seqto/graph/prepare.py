@@ -21,7 +21,7 @@ from seqto.errors import ModelError
 from seqto.graph.biases import flatten_biases
 from seqto.graph.files import Weights, save_hollow, stripped
 from seqto.graph.folding import folded
-from seqto.graph.known_sizes import fold_known_sizes
+from seqto.graph.known_sizes import take_known_branches
 from seqto.graph.links import Links
 from seqto.graph.load import first_line
 from seqto.graph.nodes import all_nodes, attribute, initializers, tensor_names, unused_name
@@ -34,7 +34,6 @@ MINIMUM_OPSET = 13
 
 _DEFAULT_DOMAINS = ("", "ai.onnx")
 _FUSION_SUFFIX = re.compile(r"/(MatMulAdd|GemmTranspose|GemmSum)Fusion/?(_token_\d+)?$")
-_BRANCH_PREFIX = re.compile(r"^(_if_(then|else)_branch_)+")
 _GEMM_RESHAPE = re.compile(r"gemm_(input|output)_(re)?shape(_|$)")
 _MATMUL_BN_WEIGHT = "MatMulBnFusion_GemmB_"
 _ORT_NOISE = re.compile(
@@ -53,12 +52,10 @@ def prepare(model: Model) -> Model:
     # Before the conversion, so that numbers in names count the nodes of the user's file.
     name_nodes(proto.graph)
     proto = _at_least(proto, MINIMUM_OPSET, model.name)
+    take_known_branches(proto)
     name_nodes(proto.graph)
     free_fusion_names(proto.graph)
     optimized = _optimized(proto, weights, model.name)
-    # The branch that is taken may itself have branches.
-    while not weights and fold_known_sizes(optimized):
-        optimized = _optimized(optimized, weights, model.name)
     restore_names(optimized.graph, proto.graph)
     free_fusion_names(optimized.graph)
     name_nodes(optimized.graph)
@@ -93,16 +90,12 @@ def name_nodes(graph: onnx.GraphProto) -> None:
 
 
 def restore_names(graph: onnx.GraphProto, original: onnx.GraphProto) -> None:
-    """Restore the names of nodes that ONNX Runtime renamed: fused layers, and those of branches."""
-    nodes = list(all_nodes(original))
-    names = {node.name for node in nodes}
-    free = names - {node.name for node in graph.node} - {""}
-    by_weight = {node.input[1]: node.name for node in nodes if node.op_type == "MatMul"}
-    by_tensors = {key: node.name for node in nodes for key in _keys(node)}
+    """Restore the names of layers that ONNX Runtime renamed when it fused them."""
+    names = {node.name for node in original.node}
+    free = names - {node.name for node in graph.node}
+    by_weight = {node.input[1]: node.name for node in original.node if node.op_type == "MatMul"}
     for node in graph.node:
-        if node.name in names:
-            continue
-        before = _name_before_fusion(node, by_weight) or _name_in_branch(node, by_tensors)
+        before = _name_before_fusion(node, by_weight) if node.name not in names else ""
         if before in free:
             node.name = before
             free.remove(before)
@@ -245,19 +238,6 @@ def _name_before_fusion(node: onnx.NodeProto, by_weight: Mapping[str, str]) -> s
         return name
     weight = node.input[1] if len(node.input) > 1 else ""
     return by_weight.get(weight.removeprefix(_MATMUL_BN_WEIGHT), "")
-
-
-def _name_in_branch(node: onnx.NodeProto, by_tensors: Mapping[tuple[str, ...], str]) -> str:
-    """Return the name that a node had inside an If, empty if it was in none."""
-    if not _BRANCH_PREFIX.match(node.name):
-        return ""
-    return next((by_tensors[key] for key in _keys(node) if key in by_tensors), "")
-
-
-def _keys(node: onnx.NodeProto) -> tuple[tuple[str, ...], ...]:
-    """Return what tells a node from others: what it makes, or else what it reads."""
-    names = [_BRANCH_PREFIX.sub("", name) for name in (node.output[0], *node.input)]
-    return ("makes", node.op_type, names[0]), ("reads", node.op_type, *names[1:])
 
 
 def _keep_used_opsets(proto: onnx.ModelProto) -> None:

@@ -24,7 +24,7 @@ from seqto.graph.segments import (
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.sensitivity.float_prefixes import SharedPrefixes
-from seqto.types import Candidate, Model
+from seqto.types import Candidate, Model, Observed
 
 
 def run_parts(parts: list[Model], tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -297,8 +297,7 @@ def test_a_shared_weight_that_is_quantized_touches_all_who_read_it() -> None:
     # ORT makes the other layer read the dequantized weight, although it stays float.
     one = quantizer.quantize(model, {}, Candidate.of({"one": "int8", "two": "float32"}))
     assert changed_span(model, one) == Span(0, 3)
-    inputs = random_samples(model, 1)
-    runs = SharedPrefixes(model, [dict(inputs.inputs)])
-    np.testing.assert_array_equal(
-        next(runs.outputs(one)), run(one, dict(inputs.inputs), optimized=True)[0]
-    )
+    samples = random_samples(model, 1)
+    runs = SharedPrefixes(model, samples, 1, Observed({"y": 0}))
+    (wanted,) = run(one, dict(samples.inputs), optimized=True)
+    np.testing.assert_array_equal(next(runs.outputs(one))["y"], wanted[0])
