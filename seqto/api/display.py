@@ -44,11 +44,11 @@ class Bar:
         return self._console.status("Preparing model, samples and ranges ...")
 
     def introduce(self, study: Study) -> None:
-        """Say what the outputs are taken for, if this is a guess; show the bar from now on."""
+        """Say what the outputs are taken for, and what else matters; show the bar from now on."""
         subject = study.subject
-        if subject.guess:
-            words = task_in_words(subject.task.name, subject.metric.name, subject.guess)
-            self._console.print(words, style="dim", highlight=False, markup=False)
+        taken = task_in_words(subject.task.name, subject.metric.name, subject.guess)
+        for line in (taken, *subject.remarks):
+            self._console.print(line, style="dim", highlight=False, markup=False)
         self._stack.enter_context(self._progress)
 
     def advance(self, trial: Trial, done: int, total: int) -> None:

@@ -67,7 +67,8 @@ class _Terminal:
             f"{len(subject.layers)} layers, {len(subject.samples)} samples to evaluate on",
             highlight=False,
         )
-        self._console.print(f"[dim]{escape(_meaning(subject))}[/]", highlight=False)
+        for line in (_meaning(subject), *subject.remarks):
+            self._console.print(f"[dim]{escape(line)}[/]", highlight=False)
         kernels = facts.get("kernels", "default")
         self._console.print(f"[dim]{facts['runtime']}, kernels: {kernels}[/]", highlight=False)
         self._stack.enter_context(self._progress)

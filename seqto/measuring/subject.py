@@ -19,6 +19,7 @@ from seqto.measuring.loss import check_metric
 from seqto.measuring.meaning import find_task, float_scores
 from seqto.measuring.outputs import load_outputs, outputs_of, save_outputs
 from seqto.measuring.parts import Parts
+from seqto.measuring.remarks import remarks_on
 from seqto.protocols import Harm, Metric, Task
 from seqto.types import (
     Arrays,
@@ -65,6 +66,8 @@ class Subject:
     baseline: Mapping[str, float]
     batch: int
     guess: str = ""
+    remarks: tuple[str, ...] = ()
+    """What users should know before they read the figures."""
 
     @property
     def example(self) -> Arrays:
@@ -122,6 +125,7 @@ def prepare_subject(
         else _ranges(parts, workspace, model, splits.calibration, contents),
         batch=batch,
         guess=guess,
+        remarks=remarks_on(model, layers, size, task, reference),
     )
 
 

@@ -56,6 +56,15 @@ class Task(Protocol):
         ...
 
 
+@runtime_checkable
+class Remarks(Protocol):
+    """Optional, for a task that has to say how its losses are to be read."""
+
+    def remark(self, reference: Outputs) -> str:
+        """Return what users should know of losses against these outputs; mostly nothing."""
+        ...
+
+
 class Guess(Protocol):
     """The task of a model that users said nothing about, and why it is this one."""
 

@@ -19,6 +19,25 @@ from seqto.figures import (
 from seqto.metrics.intervals import can_be_told_apart
 from seqto.types import Front, Trial
 
+_LOSSES = {
+    "top1": "differs from the float model on {share} of samples",
+    "flips": "differs from the float model on {share} of samples",
+    "tokens": "other tokens at {share} of positions",
+    "cer": "{share} of the characters differ",
+    "bleu": "1 - BLEU to the float model {share}",
+    "cosine": "1 - cosine to the float model {share}",
+    "neighbour": "another nearest neighbour for {share} of samples",
+    "box_f1": "{share} of boxes lost or new (1 - F1)",
+    "mask_iou": "masks differ by {share} (1 - IoU)",
+    "noise": "noise {share} of the signal",
+}
+_NO_LOSS = {
+    **dict.fromkeys(("top1", "flips"), "agrees with the float model on all samples"),
+    "box_f1": "the float model's boxes in all samples",
+    **dict.fromkeys(("tokens", "cer", "bleu"), "the float model's text in all samples"),
+}
+"""What a loss means in words, by the metric's name; others are called by their name."""
+
 
 def in_words(metrics: Metrics, baseline: Metrics, metric: str) -> str:
     """Say in one sentence what a candidate offers against the float model.
@@ -122,11 +141,10 @@ def _loss_in_words(metrics: Metrics, metric: str) -> str:
     loss = metrics.get(LOSS)
     if not is_known(loss):
         return ""
-    if metric != "top1":
-        return f"{metric} loss {in_short_percent(loss)}"
     if loss == 0:
-        return "agrees with the float model on all samples"
-    return f"differs from the float model on {in_short_percent(loss)} of samples"
+        return _NO_LOSS.get(metric, "loses nothing on these samples")
+    share = in_short_percent(loss)
+    return _LOSSES.get(metric, "{metric} loss {share}").format(metric=metric, share=share)
 
 
 def _latency_in_words(metrics: Metrics, baseline: Metrics) -> str:

@@ -27,6 +27,9 @@ from seqto.types import Estimate, Outputs, Targets
 SAME_OBJECT = 0.5
 """The least overlap (IoU) of boxes that are of the same object."""
 
+_OFTEN = 0.8
+"""The share of samples with boxes above which the others hardly dilute the mean loss."""
+
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -50,7 +53,9 @@ class Detection(LayoutSettings):
                 f"task.decode and task.layout={self.layout} both say how boxes are written: "
                 "leave one of them out."
             )
-        self._own_layout(self.decode)
+        if isinstance(self.decode, str):
+            # The function itself, so that its code is part of what identifies the task.
+            self.decode = named_function(self.decode, "task.decode")
 
     @property
     def metric(self) -> Metric:
@@ -76,6 +81,16 @@ class Detection(LayoutSettings):
             for name, iou in (("map_50", OVERLAPS[:1]), ("map", OVERLAPS))
         }
 
+    def remark(self, reference: Outputs) -> str:
+        """Say in how many samples the float model finds boxes, if these are few."""
+        found = [bool(each and len(each)) for each in self.reading(reference).all_boxes(reference)]
+        if sum(found) >= _OFTEN * len(found):
+            return ""
+        return (
+            f"the float model finds boxes in {sum(found)} of {len(found)} samples, and the others "
+            "lose nothing: the loss of boxes is larger than the mean over samples"
+        )
+
     def checked_reading(self, reference: Outputs) -> BoxReading:
         """Return how the float model's boxes are read, once its values bear that out."""
         reading = self.reading(reference)
@@ -95,12 +110,10 @@ class Detection(LayoutSettings):
         )
 
     def _layout(self, outputs: Outputs) -> AnchorLayout | BoxLayout | OwnLayout:
-        return layout_of(self, outputs) if self.decode is None else self._own_layout(self.decode)
-
-    def _own_layout(self, decode: str | Decode) -> OwnLayout:
-        if isinstance(decode, str):
-            return OwnLayout(named_function(decode, "task.decode"), decode)
-        return OwnLayout(decode, getattr(decode, "__name__", repr(decode)))
+        if self.decode is None:
+            return layout_of(self, outputs)
+        assert callable(self.decode)
+        return OwnLayout(self.decode, getattr(self.decode, "__name__", repr(self.decode)))
 
     def _background(self, layout: AnchorLayout | BoxLayout | OwnLayout) -> int | None:
         if self.background is None or not isinstance(layout, AnchorLayout):
