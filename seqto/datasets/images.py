@@ -90,7 +90,8 @@ class ImageFolder:
 
     def _write(self, path: Path, images: list[ImageFile], target: ImageTarget) -> None:
         """Write the preprocessed images, a few of them in memory at a time."""
-        header = {"descr": "<f4", "fortran_order": False, "shape": (len(images), *target.shape)}
+        kind = np.lib.format.dtype_to_descr(np.dtype(target.dtype))
+        header = {"descr": kind, "fortran_order": False, "shape": (len(images), *target.shape)}
         decode = partial(_decoded, self.preprocess, target)
         # Written, not memory-mapped: on a full disk that is an error instead of a crash.
         with path.open("wb") as file, ThreadPoolExecutor(_threads()) as pool:

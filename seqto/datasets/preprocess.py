@@ -14,6 +14,7 @@ from seqto.types import TensorSpec
 Layout = Literal["NCHW", "NHWC"]
 
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+_TYPES = ("float32", "uint8")
 _LAYOUTS: tuple[Layout, ...] = ("NCHW", "NHWC")
 
 
@@ -25,6 +26,7 @@ class ImageTarget:
     height: int
     width: int
     layout: Layout
+    dtype: str = "float32"
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -36,15 +38,19 @@ class ImageTarget:
 
 @dataclass(config=ConfigDict(extra="forbid"), kw_only=True)
 class ImagePreprocess:
-    """Short side to `resize`, centre crop to `crop`, then (pixel / scale - mean) / std.
+    """An image fitted into the model's input, then (pixel / scale - mean) / std.
 
-    Without a crop size, the model's input decides. `mean` and `std` have one value per channel, in
-    the order of `color`. A model with one channel gets greyscale images, and the averages of
-    `mean` and `std`.
+    `fit` says how: `crop` brings the short side to `resize` and takes the centre, `letterbox` the
+    long side to the input's and fills up the rest with `fill`, `stretch` both sides. Without a
+    size in `crop`, the model's input decides. `mean` and `std` have one value per channel, in the
+    order of `color`. A model with one channel gets greyscale images, and the averages of `mean`
+    and `std`; one that takes bytes gets the pixels as they are.
     """
 
+    fit: Literal["crop", "letterbox", "stretch"] = "crop"
     resize: PositiveInt = 256
     crop: PositiveInt | None = 224
+    fill: Annotated[int, Field(ge=0, le=255)] = 114
     interpolation: Literal["bicubic", "bilinear"] = "bilinear"
     mean: Annotated[list[float], Field(min_length=3, max_length=3)]
     std: Annotated[list[PositiveFloat], Field(min_length=3, max_length=3)]
@@ -53,7 +59,7 @@ class ImagePreprocess:
     color: Literal["RGB", "BGR"] = "RGB"
 
     def __post_init__(self) -> None:
-        if self.crop is not None and self.crop > self.resize:
+        if self.fit == "crop" and self.crop is not None and self.crop > self.resize:
             raise ConfigError(
                 f"preprocess.crop={self.crop} is larger than preprocess.resize={self.resize}: "
                 "set preprocess.resize to the crop's size or more."
@@ -61,10 +67,10 @@ class ImagePreprocess:
 
     def target(self, spec: TensorSpec) -> ImageTarget:
         """Return what this model input takes; raise DatasetError if it is not an image."""
-        if len(spec.shape) != 4 or spec.dtype != "float32":
+        if len(spec.shape) != 4 or spec.dtype not in _TYPES:
             raise DatasetError(
                 f"model input {spec} is no image batch: dataset=images feeds float32[?, 3, H, W] "
-                "or float32[?, H, W, 3]; choose a dataset made for this model."
+                "or float32[?, H, W, 3], or uint8; choose a dataset made for this model."
             )
         layout = self._layout(spec)
         channels, height, width = _dimensions(spec, layout)
@@ -74,18 +80,36 @@ class ImagePreprocess:
                 "check preprocess.layout."
             )
         height, width = self._cropped(spec, height), self._cropped(spec, width)
-        return ImageTarget(channels or 3, height, width, layout)
+        return ImageTarget(channels or 3, height, width, layout, spec.dtype)
 
     def apply(self, image: Image.Image, target: ImageTarget) -> np.ndarray:
         """Return the image as one sample of the model's input."""
         image = _upright(image).convert("L" if target.channels == 1 else "RGB")
-        image = _centre_crop(self._resized(image, target), target)
-        pixels = np.asarray(image, np.float32).reshape(target.height, target.width, -1)
+        pixels = np.asarray(self._fitted(image, target)).reshape(target.height, target.width, -1)
         if self.color == "BGR":
             pixels = pixels[:, :, ::-1]
-        mean, std = _per_channel(self.mean, target), _per_channel(self.std, target)
-        values: np.ndarray = (pixels / np.float32(self.scale) - mean) / std
+        values = pixels if target.dtype == "uint8" else self._normalised(pixels, target)
         return values.transpose(2, 0, 1) if target.layout == "NCHW" else values
+
+    def _normalised(self, pixels: np.ndarray, target: ImageTarget) -> np.ndarray:
+        mean, std = _per_channel(self.mean, target), _per_channel(self.std, target)
+        values: np.ndarray = (pixels.astype(np.float32) / np.float32(self.scale) - mean) / std
+        return values
+
+    def _fitted(self, image: Image.Image, target: ImageTarget) -> Image.Image:
+        """Return the image in the size of the model's input."""
+        if self.fit == "crop":
+            return _centre_crop(self._resized(image, target), target)
+        size = target.width, target.height
+        if self.fit == "stretch":
+            return image.resize(size, _FILTERS[self.interpolation])
+        ratio = min(target.width / image.width, target.height / image.height)
+        inner = (max(1, round(image.width * ratio)), max(1, round(image.height * ratio)))
+        colour = self.fill if target.channels == 1 else (self.fill,) * 3
+        whole = Image.new(image.mode, size, colour)
+        place = ((size[0] - inner[0]) // 2, (size[1] - inner[1]) // 2)
+        whole.paste(image.resize(inner, _FILTERS[self.interpolation]), place)
+        return whole
 
     def _layout(self, spec: TensorSpec) -> Layout:
         """Return the layout: as configured, or inferred from the input's dimensions."""

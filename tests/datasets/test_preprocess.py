@@ -149,7 +149,7 @@ def test_crop_that_the_model_does_not_take_names_the_override() -> None:
 
 @pytest.mark.parametrize(
     "spec",
-    [TensorSpec("x", (None, 16), "float32"), TensorSpec("x", (None, 3, 4, 4), "uint8")],
+    [TensorSpec("x", (None, 16), "float32"), TensorSpec("x", (None, 3, 4, 4), "int64")],
 )
 def test_input_that_is_no_image_batch_is_refused(spec: TensorSpec) -> None:
     with pytest.raises(DatasetError) as caught:
@@ -169,3 +169,30 @@ def test_crop_larger_than_the_image_is_a_config_error() -> None:
 def test_wrong_settings_are_named(wrong: dict) -> None:
     with pytest.raises(ValidationError, match=next(iter(wrong))):
         _preprocess(**wrong)
+
+
+def _wide() -> Image.Image:
+    """Return a photo twice as wide as high, whose left half is white."""
+    pixels = np.zeros((20, 40, 3), np.uint8)
+    pixels[:, :20] = 255
+    return Image.fromarray(pixels)
+
+
+def test_a_letterbox_has_the_whole_image_and_grey_around_it() -> None:
+    plain = _preprocess(fit="letterbox", crop=None, mean=[0.0] * 3, std=[1.0] * 3, scale=1.0)
+    found = plain.apply(_wide(), plain.target(TensorSpec("x", (None, 3, 8, 8), "float32")))
+    assert (found[:, :2] == 114).all() and (found[:, 6:] == 114).all()
+    assert found[0, 4, 0] == 255 and found[0, 4, 7] == 0
+
+
+def test_a_stretched_image_fills_the_input() -> None:
+    plain = _preprocess(fit="stretch", crop=None, mean=[0.0] * 3, std=[1.0] * 3, scale=1.0)
+    found = plain.apply(_wide(), plain.target(TensorSpec("x", (None, 3, 8, 4), "float32")))
+    assert (found[:, :, 0] == 255).all() and (found[:, :, 3] == 0).all()
+
+
+def test_a_model_of_bytes_gets_the_pixels() -> None:
+    target = _preprocess(fit="stretch", crop=None).target(TensorSpec("x", (None, 8, 4, 3), "uint8"))
+    found = _preprocess(fit="stretch", crop=None).apply(_wide(), target)
+    assert found.dtype == np.uint8 and found.shape == (8, 4, 3)
+    assert found.max() == 255 and found.min() == 0
