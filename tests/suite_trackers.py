@@ -239,6 +239,18 @@ class TrackerSuite:
         assert dict(trial.metrics) == metrics, "to the last digit"
         assert (trial.model_sha256, trial.duplicate_of) == ("ab" * 32, None)
 
+    def test_losses_of_the_samples_come_back(self, desk: Desk) -> None:
+        losses = (0.0, 1 / 3, 1.0, 0.0)
+        trial = desk.start(2)
+        measured = Measurement({"accuracy_loss": 1 / 3}, "ab" * 32, losses=losses)
+        desk.tracker.finish_trial(trial, measured, None)
+        assert desk.tracker.trial(trial).losses == losses
+        assert [each.losses for each in desk.tracker.trials(desk.study)] == [losses]
+
+    def test_trials_without_losses_have_none(self, desk: Desk) -> None:
+        assert desk.finish(0, accuracy_loss=0.5).losses == ()
+        assert desk.tracker.trial(desk.start(1)).losses == ()
+
     @pytest.mark.parametrize("earlier", [0, 3])
     def test_duplicate_names_the_earlier_trial(self, desk: Desk, earlier: int) -> None:
         trial = desk.finish(4, duplicate_of=earlier, accuracy_loss=0.5)

@@ -17,6 +17,9 @@ def main() -> None:
     """Run the command line; bad input prints one line and exits with code 1."""
     # Makes Hydra raise exceptions instead of printing parts of their tracebacks.
     os.environ["HYDRA_FULL_ERROR"] = "1"
+    # As `python -m seqto` does it: configs may name classes and functions in the current folder.
+    if not {"", os.getcwd()} & set(sys.path):
+        sys.path.append(os.getcwd())
     # SIGTERM ends a study like Ctrl-C, so that nothing is left marked as running.
     signal.signal(signal.SIGTERM, _terminate)
 

@@ -3,6 +3,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from rich.console import Console
 from studies import hand_study, ladder_study, random_study, study, trial
@@ -279,3 +280,15 @@ def with_interval(index: int, loss: float, size: float, half: float) -> Trial:
 def test_losses_that_cannot_be_told_apart_say_so(half: float, said: bool) -> None:
     record = study([with_interval(0, 0.3, 10.0, half), with_interval(1, 0.2, 20.0, half)])
     assert ("the losses of #0 and #1 apart" in printed(record)) is said
+
+
+@pytest.mark.parametrize(("lost", "said"), [(4, True), (40, False)])
+def test_losses_of_the_same_samples_are_compared_in_pairs(lost: int, said: bool) -> None:
+    # Their intervals overlap by far.
+    few, more = np.zeros(300), np.zeros(300)
+    few[:100] = more[: 100 + lost] = 1
+    trials = [
+        replace(with_interval(at, losses.mean(), size, 0.2), losses=tuple(losses))
+        for at, (losses, size) in enumerate([(more, 10.0), (few, 20.0)])
+    ]
+    assert ("the losses of #0 and #1 apart" in printed(study(trials))) is said
