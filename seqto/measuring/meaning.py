@@ -27,12 +27,11 @@ def find_task(parts: Parts, model: Model, interface: Interface, splits: Splits) 
     if not isinstance(parts.task, GuessedTask):
         return parts.task, ""
     try:
-        guess = parts.task.of(outputs, interface.inputs, few.targets)
+        return parts.task.of(outputs, interface.inputs, few.targets)
     except ModelError:
         if parts.metric is None:
             raise
         return Regression(), "the outputs do not tell, and the metric is your own"
-    return guess.task, guess.reason
 
 
 def float_scores(task: Task, reference: Outputs, samples: Samples) -> dict[str, float]:

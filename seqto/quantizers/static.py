@@ -171,8 +171,9 @@ class StaticQuantizer:
         excluded = nodes_to_exclude(links, candidate, never, only)
         layers = {*never, *(name for name, _ in candidate.precisions)}
         unweighted = known.once(("unweighted", id(model)), lambda: self._in_float(model))
-        others = [*too_mixed(links, ranges, layers), *clipped_for_branches(links)]
-        excluded += sorted({*unweighted, *others} - set(excluded))
+        mixed = too_mixed(links, ranges, layers) if self._leaves_float else []
+        others = {*unweighted, *mixed, *clipped_for_branches(links)}
+        excluded += sorted(others - set(excluded))
         try:
             quantizer = ReusingQDQQuantizer(
                 known,
@@ -226,10 +227,15 @@ class StaticQuantizer:
     def _never(self, model: Model) -> set[str]:
         return never_quantized(weight_layers(model, self._layer_ops()), self.exclude)
 
+    @property
+    def _leaves_float(self) -> bool:
+        """Whether operations without weights stay in float where 8 bits would spoil them."""
+        # Who names the operations to quantize means just these.
+        return self.unweighted == "auto" and not self.op_types
+
     def _in_float(self, model: Model) -> set[str]:
         """Return the operations without weights that no candidate quantizes."""
-        # Who names the operations to quantize means just these.
-        if self.unweighted == "int8" or self.op_types:
+        if not self._leaves_float:
             return set()
         layers = weight_layers(model, self._layer_ops())
         return better_in_float(model.proto.graph, [layer.name for layer in layers])
