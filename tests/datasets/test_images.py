@@ -12,6 +12,7 @@ from real_data import EFFICIENTNET_LITE0, IMAGENET_SAMPLE, requires_real_data
 from suite_datasets import DatasetSuite
 
 from seqto.datasets import images as images_module
+from seqto.datasets.image_pool import find_images
 from seqto.datasets.images import ImageFolder
 from seqto.datasets.preprocess import ImagePreprocess
 from seqto.errors import DatasetError
