@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import io
 import logging
+import resource
 import sys
 import tempfile
 import time
@@ -36,6 +37,7 @@ from rich.console import Console
 from rich.table import Table
 
 import seqto
+from seqto.devices.onnxruntime import has_vnni, is_x86
 from seqto.errors import SeqtoError
 from seqto.graph.interface import interface_of
 from seqto.metrics.intervals import can_be_told_apart
@@ -76,7 +78,7 @@ Feeds = Sequence[Mapping[str, np.ndarray]]
 Losses = np.ndarray
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Row:
     """A quantized model and what it scored; a model that does not run has a reason instead."""
 
@@ -93,7 +95,7 @@ class Row:
         return np.nan if self.losses is None else float(self.losses.mean())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Subject:
     """A model with its samples and what its outputs mean."""
 
@@ -160,11 +162,23 @@ def subject_of(case: Case, folder: Path) -> Subject:
 
 
 def opened(path: Path) -> onnxruntime.InferenceSession:
-    """Return a session on one thread, with exact integer kernels as seqto has them."""
+    """Return a session on one thread, with exact integer kernels as seqto has them if it loads."""
+    exact = is_x86() and not has_vnni()
+    try:
+        return _opened(path, exact=exact)
+    except Exception:
+        if not exact:
+            raise
+        # ONNX Runtime cannot make the weights of some models unsigned, which exact kernels need.
+        return _opened(path, exact=False)
+
+
+def _opened(path: Path, *, exact: bool) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
-    options.add_session_config_entry("session.x64quantprecision", "1")
+    if exact:
+        options.add_session_config_entry("session.x64quantprecision", "1")
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
 
@@ -235,10 +249,10 @@ def baseline(
 
     def made(subject: Subject, calibration: Feeds) -> Row:
         target = subject.path.with_name(f"{called}.onnx".replace(", ", "-").replace(" ", "-"))
-        start = time.process_time()
+        start = cpu_seconds()
         try:
             quantize(subject.path, target, calibration)
-            spent = time.process_time() - start
+            spent = cpu_seconds() - start
             return subject.row(called, opened(target), target.stat().st_size, spent)
         except Exception as error:  # ONNX Runtime's errors have no common base.
             return Row(called, failure=(str(error).splitlines() or [type(error).__name__])[0])
@@ -265,7 +279,7 @@ BASELINES = (
 
 def front(subject: Subject, quantization: str) -> list[Row]:
     """Return the rows of a study's front; what it took is written at the first one."""
-    case, start = subject.case, time.process_time()
+    case, start = subject.case, cpu_seconds()
     count = CALIBRATED + EVALUATED
     try:
         result = seqto.tune(
@@ -282,7 +296,7 @@ def front(subject: Subject, quantization: str) -> list[Row]:
         )
     except SeqtoError as error:
         return [Row(f"seqto {quantization}", failure=str(error))]
-    spent = time.process_time() - start
+    spent = cpu_seconds() - start
     rows = []
     for each in sorted(result.front, key=lambda each: each.size_bytes or 0):
         name = f"seqto {quantization} #{each.index}"
@@ -333,6 +347,12 @@ def verdict_on(row: Row, fronts: Sequence[Row]) -> str:
         return best.name.removeprefix("seqto ")
     apart = can_be_told_apart(best.losses, row.losses)
     return "no" if apart else f"{best.name.removeprefix('seqto ')}, losses cannot be told apart"
+
+
+def cpu_seconds() -> float:
+    """Return the CPU time of this process and of those that it started and that ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 @contextlib.contextmanager
