@@ -138,8 +138,9 @@ def floats_in(model: Model) -> set[str]:
         if each.data_type == TensorProto.FLOAT
         and len(each.dims) > 1
         and each.name != "small"
-        # Biases of recurrent layers have two axes.
+        # Biases of recurrent layers have two axes, and so have some scales.
         and each.name != "b"
+        and not each.name.endswith("_scale")
     }
 
 

@@ -74,7 +74,7 @@ def test_several_inputs_are_fed_by_name(
         tested.subject.reference["y"], run(two_inputs(), inputs)[0], rtol=1e-4, atol=1e-5
     )
     outcome = tested.run(MemoryTracker())
-    assert [trial.state for trial in outcome.record.trials] == [TrialState.COMPLETE] * 3
+    assert [trial.state for trial in outcome.record.trials] == [TrialState.COMPLETE] * 4
     assert outcome.record.trials[-1].metrics["accuracy_loss"] == 0
 
 

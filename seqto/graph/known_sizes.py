@@ -12,9 +12,9 @@ import onnx
 from onnx import numpy_helper
 
 from seqto.graph.branches import inline_branches
+from seqto.graph.inferred_shapes import inferred_values
 from seqto.graph.links import Links
 from seqto.graph.nodes import attribute, replace_nodes, subgraphs
-from seqto.graph.shapes import inferred_values
 
 Dims = tuple[int | None, ...]
 

@@ -106,17 +106,17 @@ def tensor_bytes(tensor: onnx.TensorProto) -> int:
     return int(math.prod(tensor.dims) * dtype.itemsize)
 
 
-def gemm_to_matmul(model: Model) -> Model:
+def gemm_to_matmul(model: Model, least: int = 0) -> Model:
     """Return the model with each plain Gemm of a constant weight as MatMul, and Add for its bias.
 
     The MatMul keeps the name of the Gemm, and the last of the two nodes the name of its output. A
     Gemm that also scales, or transposes its first input, is not changed; nor is one whose weight is
-    a table too, which would have to be there twice.
+    a table too, which would have to be there twice, or has fewer than `least` values.
     """
     proto = model.copy_proto()
     graph = proto.graph
     tables = {node.input[0] for node in graph.node if node.op_type == "Gather"}
-    constants = initializers(graph).keys() - tables
+    constants = {each.name for each in graph.initializer if math.prod(each.dims) >= least} - tables
     nodes: list[onnx.NodeProto] = []
     for node in graph.node:
         nodes.extend(_split(node, graph) if _is_plain_gemm(node, constants) else [node])

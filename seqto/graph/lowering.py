@@ -2,7 +2,8 @@
 
 Expects a candidate as a quantizer makes it; the result computes the same. Weights that are stored
 in fewer bits become plain constants; ConvInteger and DynamicQuantizeLinear become several simpler
-operations. This is exact: float32 holds every integer that occurs in the sums.
+operations. This is exact: float32 holds every integer that occurs in the sums. MatMulNBits becomes
+MatMul, which rounds no activations.
 """
 
 from collections.abc import Collection, Iterator
@@ -14,6 +15,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from seqto.graph.links import drop_unused
+from seqto.graph.nbits import unpack_matmuls
 from seqto.graph.nodes import (
     initializers,
     reads,
@@ -35,6 +37,7 @@ def lowered(model: Model) -> Model:
     """Return the model with constants folded and without ConvInteger and DynamicQuantizeLinear."""
     proto = model.copy_proto()
     fold_constants(proto)
+    unpack_matmuls(proto)
     split_integer_convolutions(proto)
     split_dynamic_quantization(proto)
     drop_unused(proto.graph)

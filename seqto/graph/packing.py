@@ -71,6 +71,14 @@ def pack(
     return packing.result()
 
 
+def in_blocks(matrix: np.ndarray, precision: str, block: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a matrix, whose rows are outputs, as integers in blocks, and the blocks' scales."""
+    blocks = matrix.reshape(len(matrix), -1, block).astype(np.float32)
+    if precision == INT4:
+        return _in_int4(blocks, (2,))
+    return _in_integers(blocks, (2,), precision)
+
+
 class _Packing:
     """Packs one weight: collects the tensors and nodes that replace it."""
 
@@ -114,7 +122,7 @@ class _Packing:
         cut = _cut(values, tuple(map(order.index, reduced)), block)
         integers, scales = _in_int4(cut.values.astype(np.float32), cut.within)
         packed = helper.make_tensor(
-            self._name, TensorProto.INT4, integers.shape, _nibbles(integers), raw=True
+            self._name, TensorProto.INT4, integers.shape, nibbles(integers), raw=True
         )
         unpacked, shape = self._scaled(self._hold(packed), scales), integers.shape
         self._padded = cut.padded
@@ -255,7 +263,7 @@ def _nonzero(scales: np.ndarray) -> np.ndarray:
     return np.where(scales == 0, np.float32(1), scales)
 
 
-def _nibbles(integers: np.ndarray) -> bytes:
+def nibbles(integers: np.ndarray) -> bytes:
     """Return small integers as ONNX packs them: two per byte, the first in its lower half."""
     values = integers.reshape(-1).view(np.uint8) & 0xF
     values = np.pad(values, (0, values.size % 2))

@@ -1,7 +1,7 @@
 """Brings published models into the form that quantizers need.
 
 Expects any ONNX model; the result has opset 13 or later, uniquely named nodes, constants and batch
-normalization folded, flat biases, and the shapes of its activations inferred.
+normalization folded, flat biases, tables stored once, and the shapes of its activations inferred.
 """
 
 import contextlib
@@ -26,6 +26,7 @@ from seqto.graph.links import Links
 from seqto.graph.load import first_line
 from seqto.graph.nodes import all_nodes, attribute, initializers, tensor_names, unused_name
 from seqto.graph.reasons import require_numbers
+from seqto.graph.ties import tie_tables
 from seqto.types import Model
 from seqto.types.storage import is_large
 
@@ -55,10 +56,12 @@ def prepare(model: Model) -> Model:
     take_known_branches(proto)
     name_nodes(proto.graph)
     free_fusion_names(proto.graph)
+    given = initializers(proto.graph).keys()
     optimized = _optimized(proto, weights, model.name)
     restore_names(optimized.graph, proto.graph)
     free_fusion_names(optimized.graph)
     name_nodes(optimized.graph)
+    tie_tables(optimized.graph, given)
     flatten_biases(optimized.graph)
     tidy(optimized)
     require_folded(optimized.graph, model.name)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import onnx
 from onnx import TensorProto, helper
 
+from seqto.graph.inferred_shapes import inferred_values
 from seqto.graph.links import Links
 from seqto.graph.nodes import initializers, reads, replace_nodes
-from seqto.graph.shapes import inferred_values
 from seqto.types import Model
 
 _UNFUSED_READERS = {"Conv", "ConvTranspose", "Gemm", "DynamicQuantizeLinear"}

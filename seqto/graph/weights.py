@@ -15,6 +15,14 @@ from seqto.graph.files import changed
 from seqto.graph.layers import reduced_axes, weight_of, weights_of
 from seqto.graph.links import drop_unused
 from seqto.graph.load import first_line
+from seqto.graph.nbits import (
+    BITS,
+    OPERATION,
+    block_of,
+    import_domain,
+    pack_nbits,
+    run_packed,
+)
 from seqto.graph.nodes import all_nodes, initializers, replace_nodes, tensor_names, unused_name
 from seqto.graph.packing import HALF, Packed, PackedWeights, even_blocks, pack
 from seqto.graph.tables import Lookup, is_lookup
@@ -64,9 +72,16 @@ def store(model: Model, precisions: Mapping[str, str], block: int = 32) -> Model
 
 
 def store_into(
-    proto: onnx.ModelProto, precisions: Mapping[str, str], block: int, packed: PackedWeights
+    proto: onnx.ModelProto,
+    precisions: Mapping[str, str],
+    block: int,
+    packed: PackedWeights,
+    nbits: Collection[str] = (),
 ) -> None:
-    """Change the weights of these layers to these precisions; `packed` is read and filled."""
+    """Change the weights of these layers to these precisions; `packed` is read and filled.
+
+    The layers in `nbits` become MatMulNBits where their integers fill whole blocks.
+    """
     wrong = sorted(set(precisions.values()) - {*STORED, FLOAT32})
     if wrong:
         raise QuantizationError(
@@ -75,8 +90,15 @@ def store_into(
         )
     storing = _Storing(proto.graph, block, packed)
     for node, weights in _with_weights(proto.graph, storing.constants, precisions):
+        precision = precisions[node.name]
+        runs_packed = node.name in nbits and precision in BITS
         for weight in weights:
-            storing.store(node, weight, precisions[node.name])
+            size = block_of(weight.dims[0], precision, block) if runs_packed else 0
+            if size:
+                storing.run_packed(node, weight, precision, size)
+                import_domain(proto)
+            else:
+                storing.store(node, weight, precision)
     storing.finish()
 
 
@@ -105,6 +127,18 @@ class _Storing:
         at = list(node.input).index(weight.name, 1 if node.input[1] == weight.name else 0)
         self._read(node, at, found)
         self._store_bias(node)
+
+    def run_packed(
+        self, node: onnx.NodeProto, weight: onnx.TensorProto, precision: str, block: int
+    ) -> None:
+        """Make a MatMul one that reads this weight in blocks of this precision."""
+        key = (OPERATION, weight.name, precision, block)
+        if key not in self._packed:
+            name = unused_name(f"{weight.name}_{precision}_blocks", self.constants)
+            self._packed[key] = pack_nbits(weight, name, precision, block)
+        self._replaced.add(weight.name)
+        self._unpacking[self._packed[key].values.name] = self._packed[key]
+        run_packed(node, self._packed[key], precision, block)
 
     def finish(self) -> None:
         """Add the tensors and nodes that unpack the weights, and delete the float ones."""

@@ -4,7 +4,7 @@ from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.errors import DatasetError, ModelError
 from seqto.measuring.outputs import outputs_of
 from seqto.measuring.parts import Parts
-from seqto.protocols import GuessedTask, Task
+from seqto.protocols import Dataset, GuessedTask, Task
 from seqto.tasks.regression import Regression
 from seqto.types import Interface, Model, Observed, Outputs, Samples, Splits
 
@@ -27,19 +27,26 @@ def find_task(parts: Parts, model: Model, interface: Interface, splits: Splits) 
     if not isinstance(parts.task, GuessedTask):
         return parts.task, ""
     try:
-        guess = parts.task.of(outputs, interface.inputs, few.targets)
+        return parts.task.of(outputs, interface.inputs, few.targets)
     except ModelError:
         if parts.metric is None:
             raise
         return Regression(), "the outputs do not tell, and the metric is your own"
-    return guess.task, guess.reason
 
 
-def float_scores(task: Task, reference: Outputs, samples: Samples) -> dict[str, float]:
+def float_scores(
+    task: Task, reference: Outputs, samples: Samples, dataset: Dataset
+) -> dict[str, float]:
     """Return how well the float model meets the targets, if there are any."""
     if samples.targets is None:
         return {}
-    return {name: each.value for name, each in task.scores(reference, samples.targets).items()}
+    try:
+        scores = task.scores(reference, samples.targets)
+    except DatasetError as error:
+        # Image folders have classes, also where a model finds boxes in the images.
+        without = " Without labels: dataset.labels=false." if hasattr(dataset, "labels") else ""
+        raise DatasetError(f"{error}{without}") from error
+    return {name: each.value for name, each in scores.items()}
 
 
 def _require_room(outputs: Outputs, seen: int, samples: int) -> None:

@@ -24,7 +24,7 @@ from seqto.protocols.quantizers import Quantizer, SeveralSchemes
 from seqto.protocols.searches import Search
 from seqto.protocols.sensitivities import Sensitivity
 from seqto.protocols.sources import Fetched, ModelSource
-from seqto.protocols.tasks import Guess, GuessedTask, Harm, Remarks, Task
+from seqto.protocols.tasks import GuessedTask, Harm, Remarks, Task
 from seqto.protocols.trackers import (
     FrontLog,
     Pages,
@@ -40,7 +40,6 @@ __all__ = [
     "Device",
     "Fetched",
     "FrontLog",
-    "Guess",
     "GuessedTask",
     "Harm",
     "HasInputs",

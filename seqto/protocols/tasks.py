@@ -65,28 +65,16 @@ class Remarks(Protocol):
         ...
 
 
-class Guess(Protocol):
-    """The task of a model that users said nothing about, and why it is this one."""
-
-    @property
-    def task(self) -> Task:
-        """The task."""
-        ...
-
-    @property
-    def reason(self) -> str:
-        """What tells, in a few words that follow `because`."""
-        ...
-
-
 @runtime_checkable
 class GuessedTask(Protocol):
     """Stands for a task that is found by looking at a model's outputs."""
 
     name: str
 
-    def of(self, outputs: Outputs, inputs: Sequence[TensorSpec], targets: Targets | None) -> Guess:
-        """Return the task of a model with these outputs for a few samples.
+    def of(
+        self, outputs: Outputs, inputs: Sequence[TensorSpec], targets: Targets | None
+    ) -> tuple[Task, str]:
+        """Return the task of a model with these outputs for a few samples, and what tells it.
 
         Where it is not clear, a ModelError says what was seen, and which words to add.
         """

@@ -228,23 +228,23 @@ class StaticQuantizer:
     def _never(self, model: Model) -> set[str]:
         return never_quantized(weight_layers(model, self._layer_ops()), self.exclude)
 
+    @property
+    def _leaves_float(self) -> bool:
+        """Whether operations without weights stay in float where 8 bits would spoil them."""
+        # Who names the operations to quantize means just these.
+        return self.unweighted == "auto" and not self.op_types
+
     def _in_float(self, model: Model) -> set[str]:
         """Return the operations without weights that no candidate quantizes."""
-        if not self._chooses:
+        if not self._leaves_float:
             return set()
         layers = weight_layers(model, self._layer_ops())
-        return better_in_float(model.proto.graph, [layer.name for layer in layers])
+        return better_in_float(model.proto.graph, {layer.name for layer in layers})
 
     def _by_ranges(self, links: Links, ranges: Ranges, layers: Collection[str]) -> set[str]:
         """Return the operations that cannot be quantized, or not without great loss."""
-        mixed = too_mixed(links, ranges, layers) if self._chooses else []
+        mixed = too_mixed(links, ranges, layers) if self._leaves_float else []
         return {*mixed, *not_finite(links, ranges, layers), *clipped_for_branches(links)}
-
-    @property
-    def _chooses(self) -> bool:
-        """Whether operations without weights are chosen here."""
-        # Who names the operations to quantize means just these.
-        return self.unweighted == "auto" and not self.op_types
 
     def _layer_ops(self) -> list[str]:
         return [op for op in WEIGHT_OPS if op in (self.op_types or WEIGHT_OPS)]

@@ -1,13 +1,15 @@
-"""Weight-only quantization: weights in fewer bits, unpacked at load; the model runs in float."""
+"""Weight-only quantization: weights in fewer bits, mostly unpacked at load to run in float."""
 
 from dataclasses import field
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError
 from seqto.graph.files import compact
+from seqto.graph.layers import gemm_to_matmul, weight_layers
+from seqto.graph.nbits import LEAST_WEIGHTS, block_of, matmuls, nbits_bytes
 from seqto.graph.weights import STORED, store_into, stored_bytes
 from seqto.quantizers.known import Memory
 from seqto.quantizers.ort import (
@@ -29,15 +31,25 @@ from seqto.types import (
     Samples,
 )
 
+_NBITS_BYTES = 250
+"""About how many bytes the names and numbers of a MatMulNBits take."""
+
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class WeightOnlyQuantizer:
-    """Makes files smaller; activations and speed are those of float. Needs no calibration."""
+    """Makes files smaller. Needs no calibration.
+
+    With `kernels` unpacked, activations and speed are those of float. With nbits, each MatMul that
+    ONNX Runtime can run as MatMulNBits is one in int4 and int8: faster, but it rounds activations
+    and takes some bytes more. With auto, only large ones are, in int4, where that rounding is small
+    beside the weights' own.
+    """
 
     name: str = "weight_only"
     op_types: list[str] | None = None
     exclude: list[str] = field(default_factory=list)
     block_size: Annotated[int, Field(ge=1)] = 32
+    kernels: Literal["unpacked", "nbits", "auto"] = "unpacked"
 
     def __post_init__(self) -> None:
         """Refuse operations that have no weights."""
@@ -51,17 +63,28 @@ class WeightOnlyQuantizer:
 
     @property
     def batch_invariant(self) -> bool:
-        """Activations are float, so a sample's outputs do not depend on its batch."""
+        """No activation is rounded together with those of another sample."""
         return True
 
     def prepare(self, model: Model) -> tuple[Model, tuple[Layer, ...]]:
-        """Return the model unchanged, and its layers."""
+        """Return the model, with the Gemms that may be MatMulNBits as MatMul, and its layers."""
         if self.op_types == []:
             raise ConfigError(
                 "quantization.op_types=[] has no operation with weights: "
                 f"name at least one of {', '.join(WEIGHT_OPS)}."
             )
-        return model, find_layers(model, self.op_types or WEIGHT_OPS, self.exclude)
+        ops = self.op_types or WEIGHT_OPS
+        prepared = gemm_to_matmul(model, self._least()) if self._changes_gemms() else model
+        # Found before, since op:Gemm means those that are MatMuls now, too.
+        chosen = {layer.name for layer in find_layers(model, ops, self.exclude)}
+        layers = tuple(each for each in find_layers(prepared, ops, ()) if each.name in chosen)
+        if self.kernels == "nbits" and not self._nbits(prepared):
+            raise ConfigError(
+                f"quantization.kernels=nbits has no MatMul to run in {model.name!r}: it needs "
+                "constant weights on the right, of a multiple of 32 rows, that nothing else reads. "
+                "Choose kernels=auto or kernels=unpacked."
+            )
+        return prepared, layers
 
     def calibrate(self, model: Model, samples: Samples) -> Ranges:
         """Return no ranges: no activation is quantized."""
@@ -75,9 +98,36 @@ class WeightOnlyQuantizer:
         if INT4 in stored.values():
             model = known.raised(lambda raised: raised)
         proto = model.copy_proto()
-        store_into(proto, stored, self.block_size, known.packed)
+        nbits = known.once("nbits", lambda: self._nbits(known.model))
+        packed = {name for name in nbits & stored.keys() if self._runs_packed(stored[name])}
+        store_into(proto, stored, self.block_size, known.packed, packed)
         return Model(model.name, compact(proto, model))
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
         """Return about how many bytes of the model's file a layer takes in this precision."""
+        runs = self._runs_packed(precision) and layer.op_type == "MatMul"
+        block = block_of(layer.shape[1], precision, self.block_size) if runs else 0
+        if block and layer.weight_bytes >= 4 * self._least():
+            outputs, values = layer.shape
+            return nbits_bytes(outputs, values, precision, block) + _NBITS_BYTES
         return stored_bytes(layer, precision, self.block_size)
+
+    def _nbits(self, model: Model) -> set[str]:
+        """Return the layers that may be MatMulNBits."""
+        if self.kernels == "unpacked":
+            return set()
+        names = [layer.name for layer in weight_layers(model, ["MatMul"])]
+        return matmuls(model, names, self._least())
+
+    def _runs_packed(self, precision: str) -> bool:
+        """Return whether MatMuls of this precision are to be MatMulNBits."""
+        wanted = {"unpacked": (), "auto": (INT4,), "nbits": (INT4, INT8)}
+        return precision in wanted[self.kernels]
+
+    def _least(self) -> int:
+        return LEAST_WEIGHTS if self.kernels == "auto" else 0
+
+    def _changes_gemms(self) -> bool:
+        """Return whether Gemms may become MatMuls: not if only one of both is to be a layer."""
+        ops = self.op_types or WEIGHT_OPS
+        return self.kernels != "unpacked" and {"Gemm", "MatMul"} <= {*ops}

@@ -3,6 +3,7 @@
 import dataclasses
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from pydantic import ConfigDict
@@ -36,8 +37,7 @@ _VECTOR, _STEP = 16, 64
 _COLUMNS_OF_BOXES = 4
 
 
-@dataclasses.dataclass(frozen=True)
-class Guess:
+class Guess(NamedTuple):
     """A task, and what it was told by."""
 
     task: Task

@@ -117,7 +117,7 @@ def test_all_that_reads_such_an_activation_is_left_except_layers() -> None:
     assert too_mixed(links, head.ranges, [*head.names, "turn"]) == ["concat"]
 
 
-def test_values_of_about_one_size_are_quantized() -> None:
+def test_values_of_about_one_size_are_not_too_mixed() -> None:
     head = prepared(boxes_and_scores(size=20.0))
     assert too_mixed(Links(head.model.proto.graph), head.ranges, head.names) == []
 

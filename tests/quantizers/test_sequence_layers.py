@@ -67,8 +67,7 @@ def prepared(quantizer: str, model: Model) -> Prepared:
 
 def float_weights(model: Model) -> set[str]:
     """Return the float weights, by their names in the user's model."""
-    named = {name.removesuffix("_transposed") for name in floats_in(model)}
-    return {name for name in named if not name.endswith("_scale")}
+    return {name.removesuffix("_transposed") for name in floats_in(model)}
 
 
 @EVERY_QUANTIZER

@@ -5,8 +5,8 @@ from onnx_models import residual
 from quantizable_models import mobile, wide
 from suite_quantizers import prepared_residual
 
+from seqto.graph.inferred_shapes import inferred_values
 from seqto.graph.prepare import prepare
-from seqto.graph.shapes import inferred_values
 from seqto.quantizers.static import StaticQuantizer
 
 
