@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import io
 import logging
+import re
 import resource
 import sys
 import tempfile
@@ -50,7 +51,7 @@ from seqto.tasks.embedding import Embedding
 from seqto.tasks.regression import Regression
 from seqto.tasks.segmentation import Segmentation
 from seqto.tasks.tokens import Tokens
-from seqto.types.observed import Entry, together
+from seqto.types import Entry, Outputs
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -111,7 +112,7 @@ class Subject:
     ) -> Row:
         """Return the figures of a model in a session."""
         outputs = entries(session, self.feeds, self.axes)
-        losses = self.task.metric.losses(together(self.reference), together(outputs))
+        losses = self.task.metric.losses(by_name(self.reference), by_name(outputs))
         ratio = size / self.path.stat().st_size
         return Row(name, ratio, np.asarray(losses), latency(session, self.feeds[0]), cpu)
 
@@ -198,6 +199,15 @@ def entries(
     return found
 
 
+def by_name(samples: Sequence[Entry]) -> Outputs:
+    """Return the outputs of all samples, as one array where their shapes are the same."""
+    found = {name: [each[name] for each in samples] for name in samples[0]}
+    return {
+        name: np.stack(each) if len({one.shape for one in each}) == 1 else tuple(each)
+        for name, each in found.items()
+    }
+
+
 def taken(
     session: onnxruntime.InferenceSession, feed: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
@@ -231,12 +241,7 @@ def static(*, per_channel: bool) -> Callable[[Subject, Feeds], Row]:
     """Return what makes the row of `quantize_static`."""
 
     def quantize(source: Path, target: Path, calibration: Feeds) -> None:
-        prepared = target.with_name("prepared.onnx")
-        try:
-            quant_pre_process(source, prepared, skip_symbolic_shape=True)
-        except Exception:  # It is advised, but not necessary.
-            prepared = source
-        quantize_static(prepared, target, _Reader(calibration), per_channel=per_channel)
+        quantize_static(source, target, _Reader(calibration), per_channel=per_channel)
 
     return baseline("quantize_static", quantize, per_channel)
 
@@ -251,13 +256,29 @@ def baseline(
         target = subject.path.with_name(f"{called}.onnx".replace(", ", "-").replace(" ", "-"))
         start = cpu_seconds()
         try:
-            quantize(subject.path, target, calibration)
+            quantize(preprocessed(subject.path), target, calibration)
             spent = cpu_seconds() - start
             return subject.row(called, opened(target), target.stat().st_size, spent)
         except Exception as error:  # ONNX Runtime's errors have no common base.
-            return Row(called, failure=(str(error).splitlines() or [type(error).__name__])[0])
+            return Row(called, failure=cause(error))
 
     return made
+
+
+def preprocessed(path: Path) -> Path:
+    """Return the model as ONNX Runtime advises to prepare it, or as it is if that fails."""
+    prepared = path.with_name("prepared.onnx")
+    try:
+        quant_pre_process(path, prepared, skip_symbolic_shape=True)
+    except Exception:  # ONNX Runtime's errors have no common base.
+        return path
+    return prepared
+
+
+def cause(error: Exception) -> str:
+    """Return the first line of a message, without codes and temporary paths."""
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return re.sub(r"\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from \S+ failed: ?", "", first)
 
 
 class _Reader(CalibrationDataReader):
