@@ -70,7 +70,7 @@ PUBLISHED = (
     Case("nudenet", partial(published, "nudenet"), face_inputs, ["task=detection"]),
     Case("ocr_cls", partial(published, "ocr_cls"), upright_inputs, ["task=classification"]),
     Case("ocr_det", partial(published, "ocr_det"), page_inputs, ["task=segmentation"]),
-    Case("ocr_rec", partial(published, "ocr_rec"), line_inputs, ["task=text"]),
+    Case("ocr_rec", partial(published, "ocr_rec"), line_inputs, ["task=text", "task.decoding=ctc"]),
     Case(
         "silero_16k",
         partial(published, "silero_16k"),

@@ -68,8 +68,9 @@ def test_layers_are_as_many_as_described(case: Case) -> None:
 
 
 def test_layers_that_are_all_inside_branches_are_refused() -> None:
-    with pytest.raises(ModelError, match="layers are inside the branches of If"):
+    with pytest.raises(ModelError, match="layers are inside the branches of If") as caught:
         StaticQuantizer().prepare(prepare(published("silero")))
+    assert "Fix what decides on them ('dataset.constants={sr: ...}'), or" in str(caught.value)
 
 
 def mixture(subject: Prepared) -> Candidate:
@@ -101,6 +102,8 @@ def test_candidates_are_valid_and_near_the_float_model(case: Case, quantizer: Qu
         found = outputs(model, feeds)
         assert all(np.isfinite(each).all() for sample in found for each in sample)
         assert 0 < noise(found, wanted) < 1
+        # As on an x86 CPU without VNNI: ONNX Runtime then changes the weights.
+        OnnxRuntimeDevice(precise_kernels="on").load(model)
     assert noise(outputs(subject.excluding(*subject.names), feeds), wanted) < 1e-9
     if case.name not in ("recurrent", "basic_pitch"):
         # Their layers are smaller than the names around them.

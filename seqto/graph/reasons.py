@@ -45,9 +45,35 @@ def why_no_layer(model: Model, op_types: Collection[str]) -> str:
     if inside:
         return (
             f"its {_layers(inside.total())} inside the branches of {' and '.join(sorted(inside))}, "
-            "which cannot be quantized. Export it without control flow."
+            f"which cannot be quantized. {_without_branches(graph)}"
         )
     return ""
+
+
+def _without_branches(graph: onnx.GraphProto) -> str:
+    """Return what to do about layers inside branches."""
+    names = ", ".join(f"{name}: ..." for name in _deciding(graph))
+    fixed = (
+        f"Fix what decides on them ('dataset.constants={{{names}}}'), or export" if names else ""
+    )
+    return f"{fixed or 'Export'} it without control flow."
+
+
+def _deciding(graph: onnx.GraphProto) -> list[str]:
+    """Return the inputs of one value each from which the conditions of all Ifs are computed."""
+    links, constants = Links(graph), initializers(graph)
+    inputs = {each.name: each for each in graph.input if each.name not in constants}
+    pending = [node.input[0] for node in links.nodes if node.op_type == "If"]
+    found: dict[str, None] = {}
+    while pending:
+        name = pending.pop()
+        maker = links.maker(name)
+        if name in inputs:
+            found[name] = None
+        elif maker is not None:
+            pending.extend(maker.input)
+    single = all(not inputs[name].type.tensor_type.shape.dim for name in found)
+    return list(found) if single else []
 
 
 def _layers(count: int) -> str:

@@ -5,7 +5,7 @@ A mask of -1e9 added to scores of attention, or boxes in pixels beside scores in
 """
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable
 
 import onnx
 
@@ -27,7 +27,21 @@ _STEPS = 4
 
 def too_mixed(links: Links, ranges: Ranges, layers: Collection[str]) -> list[str]:
     """Return the operations besides layers that make or read such activations."""
-    pending = list(_too_wide(links, ranges))
+    wide = (
+        node.output[0] for node in links.nodes if node.op_type in _MIXING and _loses(node, ranges)
+    )
+    return _around(links, wide, layers)
+
+
+def not_finite(links: Links, ranges: Ranges, layers: Collection[str]) -> list[str]:
+    """Return the operations besides layers around activations that are infinite somewhere."""
+    infinite = (name for name, each in ranges.items() if not all(map(math.isfinite, each)))
+    return _around(links, infinite, layers)
+
+
+def _around(links: Links, tensors: Iterable[str], layers: Collection[str]) -> list[str]:
+    """Return who makes or reads these tensors, or reads what was only moved from them."""
+    pending = list(tensors)
     seen: set[str] = set()
     found: dict[str, None] = {}
     while pending:
@@ -42,16 +56,6 @@ def too_mixed(links: Links, ranges: Ranges, layers: Collection[str]) -> list[str
             if node.op_type in _MOVING and tensor == node.input[0]:
                 pending.extend(node.output)
     return sorted(found)
-
-
-def _too_wide(links: Links, ranges: Ranges) -> Iterator[str]:
-    """Yield the activations that are infinite somewhere, or too wide for what is mixed in them."""
-    for name, extremes in ranges.items():
-        if not all(map(math.isfinite, extremes)):
-            yield name
-    for node in links.nodes:
-        if node.op_type in _MIXING and _loses(node, ranges):
-            yield node.output[0]
 
 
 def _loses(node: onnx.NodeProto, ranges: Ranges) -> bool:

@@ -23,11 +23,12 @@ from seqto.errors import ConfigError, QuantizationError
 from seqto.graph.files import changed, compact, save_model
 from seqto.graph.float_layers import keep_in_float
 from seqto.graph.layers import weight_layers
-from seqto.graph.links import sort_nodes
+from seqto.graph.links import Links, sort_nodes
 from seqto.graph.regions import better_in_float
+from seqto.graph.shared_weights import read_apart
 from seqto.graph.weights import INT4_OPSET, own_weights, store_into, stored_bytes
 from seqto.quantizers.known import Memory
-from seqto.quantizers.mixtures import too_mixed
+from seqto.quantizers.mixtures import not_finite, too_mixed
 from seqto.quantizers.ort import (
     QDQ_OPS,
     QUANT_TYPES,
@@ -171,9 +172,8 @@ class StaticQuantizer:
         excluded = nodes_to_exclude(links, candidate, never, only)
         layers = {*never, *(name for name, _ in candidate.precisions)}
         unweighted = known.once(("unweighted", id(model)), lambda: self._in_float(model))
-        mixed = too_mixed(links, ranges, layers) if self._leaves_float else []
-        others = {*unweighted, *mixed, *clipped_for_branches(links)}
-        excluded += sorted(others - set(excluded))
+        others = self._by_ranges(links, ranges, layers)
+        excluded += sorted({*unweighted, *others} - set(excluded))
         try:
             quantizer = ReusingQDQQuantizer(
                 known,
@@ -200,6 +200,7 @@ class StaticQuantizer:
         proto = quantizer.model.model
         stored |= left_by_ort(proto.graph, candidate)
         store_into(proto, stored, self.block_size, known.packed)
+        read_apart(quantizer.model.model.graph)
         if self.keep_float:
             keep_in_float(proto, excluded)
         return Model(model.name, compact(proto, model), self.session)
@@ -239,6 +240,11 @@ class StaticQuantizer:
             return set()
         layers = weight_layers(model, self._layer_ops())
         return better_in_float(model.proto.graph, {layer.name for layer in layers})
+
+    def _by_ranges(self, links: Links, ranges: Ranges, layers: Collection[str]) -> set[str]:
+        """Return the operations that cannot be quantized, or not without great loss."""
+        mixed = too_mixed(links, ranges, layers) if self._leaves_float else []
+        return {*mixed, *not_finite(links, ranges, layers), *clipped_for_branches(links)}
 
     def _layer_ops(self) -> list[str]:
         return [op for op in WEIGHT_OPS if op in (self.op_types or WEIGHT_OPS)]

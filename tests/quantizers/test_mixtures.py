@@ -8,7 +8,7 @@ from suite_quantizers import Prepared
 
 from seqto.graph.links import Links
 from seqto.graph.prepare import prepare
-from seqto.quantizers.mixtures import too_mixed
+from seqto.quantizers.mixtures import not_finite, too_mixed
 from seqto.quantizers.static import StaticQuantizer
 from seqto.types import Model, Samples
 
@@ -54,17 +54,18 @@ def masked(hidden: float) -> Model:
     return build(nodes, weights, inputs, {"y": ["N", 6, 8]}, name="masked")
 
 
-def prepared(model: Model) -> Prepared:
+def prepared(model: Model, unweighted: str = "auto") -> Prepared:
     """Return the model, calibrated on inputs of which a third is hidden."""
     draw = np.random.default_rng(0)
     inputs = {"x": draw.standard_normal((12, 8, 16)).astype(np.float32)}
-    if model.name == "masked":
+    if model.name != "head":
+        shape = (12, 1, 6) if model.name == "masked" else (12, 6, 1)
         inputs = {
             "x": draw.standard_normal((12, 6, 8)).astype(np.float32),
-            "mask": (draw.random((12, 1, 6)) < 0.3).astype(np.float32),
+            "mask": (draw.random(shape) < 0.3).astype(np.float32),
         }
     samples = Samples(inputs, tuple(map(str, range(12))))
-    return Prepared(StaticQuantizer(), prepare(model), samples)
+    return Prepared(StaticQuantizer(unweighted=unweighted), prepare(model), samples)
 
 
 def noise(found: np.ndarray, wanted: np.ndarray) -> float:
@@ -72,12 +73,30 @@ def noise(found: np.ndarray, wanted: np.ndarray) -> float:
     return float(((found - wanted) ** 2).sum() / (wanted**2).sum())
 
 
-def test_scores_beside_boxes_in_pixels_are_kept() -> None:
-    subject = prepared(boxes_and_scores())
+def hidden_words(hidden: float) -> Model:
+    """Return a layer, the greatest of its outputs over words that are not hidden, and a layer."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "in_w"], ["words"], "in"),
+        helper.make_node("Mul", ["mask", "hidden"], ["penalty"], "penalty"),
+        helper.make_node("Add", ["words", "penalty"], ["shown"], "add"),
+        helper.make_node("Transpose", ["shown"], ["rows"], "turn", perm=[0, 2, 1]),
+        helper.make_node("MaxPool", ["rows"], ["most"], "most", kernel_shape=[6]),
+        helper.make_node("Flatten", ["most"], ["flat"], "flatten"),
+        helper.make_node("MatMul", ["flat", "out_w"], ["y"], "out"),
+    ]
+    weights = [
+        *(weight("in_w", 8, 8), weight("out_w", 8, 8)),
+        numpy_helper.from_array(np.float32(hidden), "hidden"),
+    ]
+    inputs = {"x": ["N", 6, 8], "mask": ["N", 6, 1]}
+    return build(nodes, weights, inputs, {"y": ["N", 8]}, name="hidden_words")
+
+
+@pytest.mark.parametrize("hidden", [-1e4, -1e9])
+def test_what_is_hidden_before_a_maximum_does_not_swallow_the_rest(hidden: float) -> None:
+    subject = prepared(hidden_words(hidden))
     wanted = run(subject.floating, subject.inputs)[0]
-    found = run(subject.excluding(), subject.inputs)[0]
-    assert 0 < noise(found[:, 4:], wanted[:, 4:]) < 0.001
-    assert 0 < noise(found[:, :4], wanted[:, :4]) < 0.001
+    assert 0 < noise(run(subject.excluding(), subject.inputs)[0], wanted) < 0.01
 
 
 @pytest.mark.parametrize("hidden", [-1e4, -1e9, float(np.finfo(np.float32).min), -np.inf])
@@ -111,3 +130,13 @@ def test_an_input_that_is_always_zero_loses_nothing() -> None:
     assert too_mixed(links, ranges, ()) == []
     assert too_mixed(links, {**ranges, "b": (0.0, 0.2)}, ()) == ["add"]
     assert too_mixed(links, {**ranges, "b": (5.0, 5.1)}, ()) == []
+
+
+def test_who_wants_all_in_int8_gets_all_but_what_is_infinite() -> None:
+    subject = prepared(hidden_words(-1e4), "int8")
+    wanted = run(subject.floating, subject.inputs)[0]
+    assert noise(run(subject.excluding(), subject.inputs)[0], wanted) > 0.1
+    subject = prepared(masked(-np.inf), "int8")
+    assert np.isfinite(run(subject.excluding(), subject.inputs)[0]).all()
+    links = Links(subject.model.proto.graph)
+    assert {"add", "softmax", "where"} <= set(not_finite(links, subject.ranges, subject.names))
