@@ -45,9 +45,26 @@ def why_no_layer(model: Model, op_types: Collection[str]) -> str:
     if inside:
         return (
             f"its {_layers(inside.total())} inside the branches of {' and '.join(sorted(inside))}, "
-            "which cannot be quantized. Export it without control flow."
+            f"which cannot be quantized. {_remedy(graph)} it without control flow."
         )
     return ""
+
+
+def _remedy(graph: onnx.GraphProto) -> str:
+    """Return how users get rid of branches: by an input that decides, or in their export."""
+    links, inputs = Links(graph), {each.name: each.type.tensor_type for each in graph.input}
+    for node in graph.node:
+        names = [node.input[0]] if node.op_type == "If" else []
+        while names and names[0] not in inputs:
+            maker = links.maker(names[0])
+            names = list(maker.input[:1]) if maker is not None else []
+        if names and inputs[names[0]].elem_type == TensorProto.BOOL:
+            value = "[false]" if len(inputs[names[0]].shape.dim) else "false"
+            return (
+                f"Choose a branch by fixing its input, 'dataset.constants={{{names[0]}: {value}}}' "
+                "(or true), or export"
+            )
+    return "Export"
 
 
 def _layers(count: int) -> str:
