@@ -3,7 +3,7 @@
 import numpy as np
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
-from seqto.errors import DatasetError, ModelError
+from seqto.errors import DatasetError, ModelError, NotFiniteError
 from seqto.graph.fixed_outputs import is_random
 from seqto.measuring.outputs import run_all
 from seqto.measuring.parts import Parts
@@ -56,6 +56,12 @@ def _seen(model: Model, few: Samples, observed: Observed) -> Outputs:
         if is_random(model.proto.graph):
             again = run_all(program, model, few, 1, observed)
             _require_same(outputs, again)
+    except NotFiniteError as error:
+        raise ModelError(
+            f"{error}, in float already, so candidates cannot be compared. Check the samples; mask "
+            "scores with a number such as -10000 instead of minus infinity; or choose other "
+            "outputs with 'model.outputs=[...]'."
+        ) from error
     finally:
         program.close()
     return outputs

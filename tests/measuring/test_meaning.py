@@ -35,5 +35,10 @@ def test_a_model_that_draws_random_numbers_is_refused() -> None:
         ranked(0.5)
 
 
+def test_a_float_model_that_is_not_finite_is_refused_with_a_remedy() -> None:
+    with pytest.raises(ModelError, match="'y' is not finite.* in float already.*-10000 instead"):
+        ranked(float("inf"))
+
+
 def test_random_numbers_that_count_for_nothing_are_no_reason() -> None:
     assert ranked(0.0)
