@@ -28,7 +28,7 @@ def interface_of(model: Model, reading: Reading | None = None) -> Interface:
     """
     reading = reading or Reading()
     inputs, outputs = input_tensors(model), output_tensors(model)
-    _require_shapes(inputs)
+    _require_feedable(inputs)
     check_names(reading.batch_axes, [each.name for each in (*inputs, *outputs)])
     states = continued_states(inputs, outputs)
     axes = input_axes(inputs, states, reading.batch_axes)
@@ -50,12 +50,18 @@ def interface_of(model: Model, reading: Reading | None = None) -> Interface:
     )
 
 
-def _require_shapes(inputs: Sequence[Tensor]) -> None:
+def _require_feedable(inputs: Sequence[Tensor]) -> None:
     for each in inputs:
         if not each.has_shape:
             raise ModelError(
                 f"the model's input {each.name!r} has no shape, so it cannot be fed: export the "
                 "model with shapes, or fix the input with dataset.constants."
+            )
+        if each.spec.dtype == "object":
+            raise ModelError(
+                f"the model's input {each.name!r} takes texts as they are, and layers are "
+                "calibrated with numbers: export the model from behind the part that turns texts "
+                "into numbers, or fix the input with dataset.constants."
             )
 
 

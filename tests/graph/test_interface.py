@@ -328,6 +328,12 @@ def test_samples_that_are_compared_with_each_other_run_alone() -> None:
     assert interface_of(shaped(inputs, alone)).fixed_batch is None
 
 
+def test_inputs_that_are_strings_are_refused() -> None:
+    texts = shaped({"text": ["batch", 1]}, {"y": ["batch", 1]}, {"text": TensorProto.STRING})
+    with pytest.raises(ModelError, match="'text' takes texts as they are.*dataset.constants"):
+        interface_of(texts)
+
+
 def test_reading_changes_no_model() -> None:
     model = lstm()
     before = onnx.ModelProto()
