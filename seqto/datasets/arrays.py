@@ -5,7 +5,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field, PositiveInt
@@ -28,7 +28,7 @@ class ArrayFile:
     """
 
     path: str = field(compare=False)
-    labels: str = "labels"
+    labels: str | Literal[False] = "labels"
     calibration_size: PositiveInt = 100
     evaluation_size: PositiveInt | None = 300
     chunk_size: PositiveInt = 32
@@ -45,7 +45,7 @@ class ArrayFile:
     def load(self, inputs: Sequence[TensorSpec]) -> Splits:
         """Return the splits under the names of the model's inputs."""
         found = dict(_arrays(Path(self.path).expanduser()))
-        labels = found.pop(self.labels, None)
+        labels = found.pop(self.labels, None) if self.labels else None
         arrays = as_wanted(named(found, inputs), inputs)
         check_fits(arrays, inputs, self.name)
         total = common_length(arrays, labels, self.path)

@@ -4,6 +4,7 @@ import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from seqto.errors import DatasetError
 
@@ -21,12 +22,17 @@ class ImageFile:
     label: int | None = None
 
 
-def find_images(folder: Path, labels: str | None) -> list[ImageFile]:
-    """Return the images of a flat folder, one folder per class, or a CSV, sorted by name."""
+def find_images(folder: Path, labels: str | Literal[False] | None) -> list[ImageFile]:
+    """Return the images of a flat folder, one folder per class, or a CSV, sorted by name.
+
+    If `labels` is False, they have none.
+    """
     if not folder.is_dir():
         raise DatasetError(f"{folder} is no folder: set dataset.path to a folder of images.")
-    table = _table(folder, labels)
+    table = _table(folder, labels or None)
     found = _of_table(folder, table) if table else _of_folders(folder)
+    if labels is False:
+        found = [ImageFile(each.name, each.path) for each in found]
     if not found:
         raise DatasetError(
             f"{folder} has no images: dataset.path takes a folder of {', '.join(EXTENSIONS)} "

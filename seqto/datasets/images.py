@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 import PIL
@@ -37,7 +37,7 @@ class ImageFolder:
 
     path: str = field(compare=False)
     preprocess: ImagePreprocess
-    labels: str | None = None
+    labels: str | Literal[False] | None = None
     calibration_size: PositiveInt = 100
     evaluation_size: PositiveInt | None = 300
     chunk_size: PositiveInt = 32

@@ -42,7 +42,7 @@ _CLAMPS = ("Relu", "Clip")
 """Operations that ONNX Runtime makes a part of the quantized layer before them."""
 
 _FRAGILE = {"Softmax", "LogSoftmax", "Exp", "Log", "Pow", "Sqrt", "Reciprocal"}
-_QUOTIENTS = {"MatMul", "Div"}
+_OF_TWO = {"MatMul", "Div"}
 """Fragile where they combine two activations: attention, and normalization spelt out."""
 
 _STURDY = "BatchNormalization"
@@ -100,7 +100,7 @@ class _FloatFlow:
 
     def is_fragile(self, node: onnx.NodeProto) -> bool:
         """Return whether 8 bits spoil what this operation computes."""
-        if node.op_type in _QUOTIENTS:
+        if node.op_type in _OF_TWO:
             return len(self._floats(node.input)) > 1
         normalizes = node.op_type.endswith("Normalization") and node.op_type != _STURDY
         return normalizes or node.op_type in _FRAGILE

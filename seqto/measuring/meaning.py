@@ -7,7 +7,7 @@ from seqto.errors import DatasetError, ModelError, NotFiniteError
 from seqto.graph.fixed_outputs import is_random
 from seqto.measuring.outputs import run_all
 from seqto.measuring.parts import Parts
-from seqto.protocols import GuessedTask, Task
+from seqto.protocols import Dataset, GuessedTask, Task
 from seqto.tasks.regression import Regression
 from seqto.types import Interface, Model, Observed, Outputs, Samples, Splits
 
@@ -40,11 +40,19 @@ def find_task(parts: Parts, model: Model, interface: Interface, splits: Splits) 
         return Regression(), "the outputs do not tell, and the metric is your own"
 
 
-def float_scores(task: Task, reference: Outputs, samples: Samples) -> dict[str, float]:
+def float_scores(
+    task: Task, reference: Outputs, samples: Samples, dataset: Dataset
+) -> dict[str, float]:
     """Return how well the float model meets the targets, if there are any."""
     if samples.targets is None:
         return {}
-    return {name: each.value for name, each in task.scores(reference, samples.targets).items()}
+    try:
+        scores = task.scores(reference, samples.targets)
+    except DatasetError as error:
+        # Image folders have classes, also where a model finds boxes in the images.
+        without = " Without labels: dataset.labels=false." if hasattr(dataset, "labels") else ""
+        raise DatasetError(f"{error}{without}") from error
+    return {name: each.value for name, each in scores.items()}
 
 
 def _seen(model: Model, few: Samples, observed: Observed) -> Outputs:

@@ -28,7 +28,7 @@ def run_all(
     program: Program, model: Model, samples: Samples, batch: int, observed: Observed
 ) -> Outputs:
     """Return the outputs of a loaded model for all samples, run in batches; all are finite."""
-    outputs = together(list(_entries(program, model, samples, batch, observed)))
+    outputs = together(_entries(program, model, samples, batch, observed), len(samples))
     if names := _not_finite(outputs):
         raise NotFiniteError(
             f"the model's output {names[0]!r} is not finite: it has NaN or infinite values"

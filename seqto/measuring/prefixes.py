@@ -148,7 +148,7 @@ class SharedRuns:
                 at = number * (self._samples.fixed_batch or self._batch)
                 outputs += self._observed.entries(tensors, self._samples, at, self._batch)
         self._kept += new.values()
-        return together(outputs)
+        return together(outputs, len(outputs))
 
     def _let_go(self, new: dict[Cut, "_Kept"]) -> None:
         """Drop the earliest new activations while everything together exceeds the limit."""

@@ -119,7 +119,10 @@ def prepare_subject(
         task=task,
         metric=metric,
         # Wrong targets are told before anything is calibrated.
-        baseline={"size_bytes": size, **float_scores(task, reference, splits.evaluation)},
+        baseline={
+            "size_bytes": size,
+            **float_scores(task, reference, splits.evaluation, parts.dataset),
+        },
         ranges=_as_ranges(ranges)
         if ranges is not None
         else _ranges(parts, workspace, model, splits.calibration, contents),

@@ -238,7 +238,7 @@ class StaticQuantizer:
         if not self._leaves_float:
             return set()
         layers = weight_layers(model, self._layer_ops())
-        return better_in_float(model.proto.graph, [layer.name for layer in layers])
+        return better_in_float(model.proto.graph, {layer.name for layer in layers})
 
     def _layer_ops(self) -> list[str]:
         return [op for op in WEIGHT_OPS if op in (self.op_types or WEIGHT_OPS)]

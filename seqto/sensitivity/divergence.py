@@ -23,6 +23,7 @@ from seqto.types import (
     LayerScore,
     Model,
     Observed,
+    Outputs,
     Ranges,
     Samples,
     together,
@@ -68,8 +69,8 @@ class DivergenceSensitivity:
         """Return the layers' scores, the most sensitive layer first."""
         runs = SharedPrefixes(model, samples, self.samples, observed)
         reference = list(runs.reference())
-        harm = task.harm(together(reference))
-        worst = harm.per_sample(together([_ruined(each) for each in reference]))
+        harm = task.harm(_outputs(reference))
+        worst = harm.per_sample(_outputs([_ruined(each) for each in reference]))
         ruined: set[tuple[str, str]] = set()
         found: dict[str, dict[str, np.ndarray]] = {layer.name: {} for layer in layers}
 
@@ -93,7 +94,7 @@ class DivergenceSensitivity:
         for layer, precision in self._unsettled(layers, found):
             if (layer.name, precision) not in ruined:
                 found[layer.name][precision] = harm.per_sample(
-                    together(list(outputs(layer, precision)))
+                    _outputs(list(outputs(layer, precision)))
                 )
         return self._ranking(layers, found, harm.name)
 
@@ -142,6 +143,10 @@ class DivergenceSensitivity:
         )
 
 
+def _outputs(entries: Sequence[Entry]) -> Outputs:
+    return together(entries, len(entries))
+
+
 def _ruined(entry: Entry) -> Entry:
     """Return outputs that are of no use."""
     return {
@@ -164,11 +169,11 @@ def _harm_of(
     """Return the harm to each of the first `enough` samples, or to a few if they show little."""
     first = list(islice(outputs, _FEW))
     if ranking is not None:
-        few = harm.per_sample(together(first))
+        few = harm.per_sample(_outputs(first))
         if few.mean() < _LITTLE * ranking[:_FEW].mean():
             return few
     rest = outputs if enough is None else islice(outputs, max(enough - _FEW, 0))
-    return harm.per_sample(together([*first, *rest]))
+    return harm.per_sample(_outputs([*first, *rest]))
 
 
 def _halves(harms: np.ndarray, score: float, most: int) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """Which outputs of a model are compared, and how they are told apart by sample."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,13 +66,26 @@ class Observed:
         return np.moveaxis(array, axis, 0)
 
 
-def together(entries: Sequence[Entry]) -> Outputs:
-    """Return the outputs of these samples: one array where all entries have the same shape."""
-    return {name: _stacked([each[name] for each in entries]) for name in entries[0]}
+def together(entries: Iterable[Entry], count: int) -> Outputs:
+    """Return the outputs of `count` samples: one array where all entries have the same shape.
 
-
-def _stacked(entries: Sequence[np.ndarray]) -> Sequence[np.ndarray] | np.ndarray:
-    return np.stack(entries) if len({each.shape for each in entries}) == 1 else tuple(entries)
+    It is filled as the entries come, so that large outputs are not held twice.
+    """
+    found: dict[str, np.ndarray | list[np.ndarray]] = {}
+    for at, entry in enumerate(entries):
+        for name, value in entry.items():
+            if at == 0:
+                found[name] = np.empty((count, *value.shape), value.dtype)
+            room = found[name]
+            if isinstance(room, np.ndarray) and room.shape[1:] != value.shape:
+                room = found[name] = list(room[:at])
+            if isinstance(room, np.ndarray):
+                room[at] = value
+            else:
+                room.append(value)
+    return {
+        name: each if isinstance(each, np.ndarray) else tuple(each) for name, each in found.items()
+    }
 
 
 def _trimmed(entry: Entry, counts: np.ndarray) -> Entry:

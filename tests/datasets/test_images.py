@@ -12,6 +12,7 @@ from real_data import EFFICIENTNET_LITE0, IMAGENET_SAMPLE, requires_real_data
 from suite_datasets import DatasetSuite
 
 from seqto.datasets import images as images_module
+from seqto.datasets.image_pool import find_images
 from seqto.datasets.images import ImageFolder
 from seqto.datasets.preprocess import ImagePreprocess
 from seqto.errors import DatasetError
@@ -350,3 +351,11 @@ def test_real_photos_are_preprocessed_as_efficientnet_was_trained(tmp_path: Path
         run(model, dict(batch), optimized=True)[0].argmax(1) for batch in evaluation.batches(50)
     ]
     assert np.mean(np.concatenate(predicted) == evaluation.targets) == pytest.approx(0.87, abs=0.04)
+
+
+def test_labels_can_be_left_out(tmp_path: Path) -> None:
+    for label in ("cat", "dog"):
+        (tmp_path / label).mkdir()
+        (tmp_path / label / f"{label}.png").touch()
+    assert [each.label for each in find_images(tmp_path, None)] == [0, 1]
+    assert [each.label for each in find_images(tmp_path, False)] == [None, None]
