@@ -25,7 +25,7 @@ from seqto.measuring.outputs import run_all
 from seqto.protocols import Quantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.quantizers.weight_only import WeightOnlyQuantizer
-from seqto.types import FLOAT32, INT4, INT8, Candidate, Layer, Model, Ranges, Samples
+from seqto.types import FLOAT32, INT4, INT8, Candidate, Layer, Model, Observed, Ranges, Samples
 
 _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
@@ -92,9 +92,10 @@ def _run(label: str, model: Model, samples: Samples) -> np.ndarray:
     with _measured(f"{label}: session"):
         program = OnnxRuntimeDevice().load(model)
     with _measured(f"{label}: run {len(samples)} samples"):
-        outputs = run_all(program, samples, 1)
+        (name,) = (each.name for each in model.proto.graph.output)
+        outputs = run_all(program, model, samples, 1, Observed({name: 0}))
     program.close()
-    return outputs
+    return np.asarray(outputs[name])
 
 
 def _generate(path: Path, width: int, count: int) -> None:

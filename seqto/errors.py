@@ -11,6 +11,7 @@ SeqtoError
 │   ├── DeviceCompileError    the compiler takes the model, but makes no code
 │   ├── DeviceRunError        the code ends with an error, or crashes its process
 │   ├── DeviceTimeoutError    the code does not end in time
+│   ├── NotFiniteError        the code ends with NaN or infinite values
 │   └── DeviceTransportError  the connection is broken: says nothing about the candidate
 ├── MetricError       a metric that raises, or gives no loss: never the fault of a candidate
 ├── TrackingError     a run that cannot be found, read or written
@@ -84,6 +85,10 @@ class DeviceRunError(DeviceError):
 
 class DeviceTimeoutError(DeviceError):
     """A candidate that does not end in time."""
+
+
+class NotFiniteError(DeviceError):
+    """A candidate whose outputs have NaN or infinite values."""
 
 
 class DeviceTransportError(DeviceError):

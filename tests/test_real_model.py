@@ -108,5 +108,5 @@ def _first(subject: Subject, count: int) -> Subject:
     return replace(
         subject,
         samples=Samples(inputs, samples.ids[:count], labels),
-        reference=subject.reference[:count],
+        reference={name: each[:count] for name, each in subject.reference.items()},
     )

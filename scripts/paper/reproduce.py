@@ -233,7 +233,7 @@ def _evaluated(overrides: Sequence[str], candidates: Iterable[Mapping[str, str]]
     from seqto.config.build import build_context
     from seqto.config.compose import register_sweeper
     from seqto.config.paths import CONF
-    from seqto.measuring.outputs import run_all
+    from seqto.measuring.outputs import outputs_of
     from seqto.metrics.agreement import Top1Agreement
     from seqto.types import Candidate
 
@@ -244,14 +244,9 @@ def _evaluated(overrides: Sequence[str], candidates: Iterable[Mapping[str, str]]
     losses = []
     for precisions in candidates:
         candidate = Candidate.of(precisions)
-        program = parts.device.load(
-            parts.quantizer.quantize(subject.model, subject.ranges, candidate)
-        )
-        try:
-            outputs = run_all(program, subject.samples, subject.batch)
-        finally:
-            program.close()
-        losses.append(Top1Agreement().loss(subject.reference, outputs))
+        model = parts.quantizer.quantize(subject.model, subject.ranges, candidate)
+        outputs = outputs_of(model, subject.samples, subject.batch, parts.device, subject.observed)
+        losses.append(float(Top1Agreement().losses(subject.reference, outputs).mean()))
     return losses
 
 

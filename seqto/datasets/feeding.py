@@ -1,17 +1,19 @@
 """From a dataset to what a model is fed with: one place for all datasets."""
 
 import logging
+import re
 from dataclasses import replace
 
 import numpy as np
 
 from seqto.errors import DatasetError
 from seqto.protocols import Dataset, HasInputs
-from seqto.types import Interface, Samples, Splits, TensorSpec
+from seqto.types import Interface, Samples, Splits, Targets, TensorSpec
 
 _log = logging.getLogger(__name__)
 
-_MASK = "attention_mask"
+_MASK = re.compile(r"(attention|input)_mask(:0)?")
+"""What exporters call the input that tells padding: 0 where there is some."""
 
 
 def load_splits(dataset: Dataset, interface: Interface) -> Splits:
@@ -37,10 +39,12 @@ def _has(dataset: Dataset, name: str) -> bool:
 
 
 def _fed(samples: Samples, interface: Interface, missing: list[TensorSpec]) -> Samples:
+    mask = _mask(samples)
     return replace(
         samples,
         inputs={**samples.inputs, **{each.name: _zeros(each, len(samples)) for each in missing}},
-        mask=_mask(samples),
+        targets=_without_padding(samples.targets, mask),
+        mask=mask,
         batch_axes=interface.batch_axes,
         fixed_batch=interface.fixed_batch,
     )
@@ -54,10 +58,26 @@ def _zeros(state: TensorSpec, count: int) -> np.ndarray:
 
 def _mask(samples: Samples) -> np.ndarray | None:
     """Return which positions count: as the dataset says, or as the model is told."""
-    told = samples.inputs.get(_MASK)
-    if samples.mask is not None or told is None or told.ndim != 2:
+    told = [each for name, each in samples.inputs.items() if _MASK.fullmatch(name)]
+    if samples.mask is not None or len(told) != 1 or told[0].ndim != 2:
         return samples.mask
-    return np.asarray(told != 0)
+    return np.asarray(told[0] != 0)
+
+
+def _without_padding(targets: Targets | None, mask: np.ndarray | None) -> Targets | None:
+    """Return targets of positions without those of padding, which outputs do not have either."""
+    if targets is None or mask is None:
+        return targets
+    if not all(_is_per_position(each, mask.shape[1]) for each in targets):
+        return targets
+    return [np.asarray(each)[counts] for each, counts in zip(targets, mask, strict=True)]
+
+
+def _is_per_position(target: object, width: int) -> bool:
+    if not isinstance(target, np.ndarray | list | tuple) or len(target) != width:
+        return False
+    found = np.asarray(target)
+    return found.ndim == 1 and found.dtype.kind in "iu"
 
 
 def _require_batches(splits: Splits, fixed: int | None) -> None:

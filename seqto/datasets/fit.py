@@ -21,16 +21,16 @@ def check_fits(
         wanted = ", ".join(map(str, specs)) or "nothing"
         given = ", ".join(map(repr, inputs))
         missing = [spec.name for spec in specs if spec.name not in inputs]
+        if inputs and 0 < len(missing) < len(specs):
+            remedy = f"give {' and '.join(map(repr, missing))}, too, one entry per sample"
         remedy = _or_constant(remedy, missing) if len(specs) > 1 else remedy
         raise _misfit(f"model wants {wanted}", dataset_name, given, remedy)
     for spec in specs:
-        if not fits(inputs[spec.name], spec):
-            raise _misfit(
-                f"model input {spec} does not fit",
-                dataset_name,
-                shown(inputs[spec.name]),
-                remedy,
-            )
+        array = inputs[spec.name]
+        if not fits(array, spec):
+            if _has_shape(array, spec):
+                remedy = f"prepare them as for the model, and cast them with astype({spec.dtype!r})"
+            raise _misfit(f"model input {spec} does not fit", dataset_name, shown(array), remedy)
 
 
 def single_input(specs: Sequence[TensorSpec], dataset_name: str) -> TensorSpec:
@@ -70,7 +70,11 @@ def _cast(array: np.ndarray, wanted: np.dtype | None) -> np.ndarray:
 
 def fits(array: np.ndarray, spec: TensorSpec) -> bool:
     """Tell whether the array has the type, the rank and the fixed dimensions of the input."""
-    if array.dtype.name != spec.dtype or array.ndim != len(spec.shape):
+    return array.dtype.name == spec.dtype and _has_shape(array, spec)
+
+
+def _has_shape(array: np.ndarray, spec: TensorSpec) -> bool:
+    if array.ndim != len(spec.shape):
         return False
     # The first axis counts samples; the batch size is chosen elsewhere.
     pairs = zip(spec.shape[1:], array.shape[1:], strict=True)

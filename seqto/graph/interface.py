@@ -1,7 +1,7 @@
 """How a model is fed, and which of its outputs are compared: what its graph and users say."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from seqto.errors import ConfigError, ModelError, nearest
 from seqto.graph.batch_axes import (
@@ -13,6 +13,7 @@ from seqto.graph.batch_axes import (
     output_axis,
     ragged_outputs,
 )
+from seqto.graph.fixed_outputs import fixed_outputs
 from seqto.graph.states import can_start, continued_states
 from seqto.graph.tensors import Tensor, input_tensors, output_tensors
 from seqto.types import BatchAxes, Interface, Model, Reading, TensorSpec
@@ -27,7 +28,7 @@ def interface_of(model: Model, reading: Reading | None = None) -> Interface:
     """
     reading = reading or Reading()
     inputs, outputs = input_tensors(model), output_tensors(model)
-    _require_shapes(inputs)
+    _require_feedable(inputs)
     check_names(reading.batch_axes, [each.name for each in (*inputs, *outputs)])
     states = continued_states(inputs, outputs)
     axes = input_axes(inputs, states, reading.batch_axes)
@@ -45,16 +46,22 @@ def interface_of(model: Model, reading: Reading | None = None) -> Interface:
         states=tuple(_started(each, axes) for each in started),
         batch_axes=axes,
         outputs=output_axes,
-        fixed_batch=_with_outputs(batch, compared, output_axes),
+        fixed_batch=_with_outputs(batch, compared, output_axes, names[0]),
     )
 
 
-def _require_shapes(inputs: Sequence[Tensor]) -> None:
+def _require_feedable(inputs: Sequence[Tensor]) -> None:
     for each in inputs:
         if not each.has_shape:
             raise ModelError(
                 f"the model's input {each.name!r} has no shape, so it cannot be fed: export the "
                 "model with shapes, or fix the input with dataset.constants."
+            )
+        if each.spec.dtype == "object":
+            raise ModelError(
+                f"the model's input {each.name!r} takes texts as they are, and layers are "
+                "calibrated with numbers: export the model from behind the part that turns texts "
+                "into numbers, or fix the input with dataset.constants."
             )
 
 
@@ -66,15 +73,18 @@ def _compared(
 ) -> list[Tensor]:
     """Return the outputs to compare: those that users name, else all but states."""
     known = [each.name for each in outputs]
+    constant = fixed_outputs(model.proto.graph)
     if wanted is None:
-        chosen = [each for each in outputs if each.name not in states.values()]
-        left_out = [each.name for each in model.proto.graph.output if each.name not in known]
-        if left_out:
-            _log.warning(
-                "The model's outputs %s are no tensors, and are not compared.", ", ".join(left_out)
-            )
+        left_out = {*states.values(), *constant}
+        chosen = [each for each in outputs if each.name not in left_out]
+        _warn(
+            "are no tensors, and are not compared (of scikit-learn, export them as one: "
+            "options={'zipmap': False})",
+            [each.name for each in model.proto.graph.output if each.name not in known],
+        )
+        _warn("are the same for all samples, and are not compared", sorted(constant))
     else:
-        _check_outputs(wanted, known)
+        _check_outputs(wanted, [name for name in known if name not in constant])
         by_name = {each.name: each for each in outputs}
         chosen = [by_name[name] for name in dict.fromkeys(wanted)]
     if not chosen:
@@ -82,6 +92,11 @@ def _compared(
             f"{model.name} has no output that can be compared: export it with one that is a tensor."
         )
     return chosen
+
+
+def _warn(what: str, outputs: Sequence[str]) -> None:
+    if outputs:
+        _log.warning("The model's outputs %s %s.", ", ".join(outputs), what)
 
 
 def _check_outputs(wanted: Sequence[str], known: Sequence[str]) -> None:
@@ -96,7 +111,9 @@ def _check_outputs(wanted: Sequence[str], known: Sequence[str]) -> None:
             )
 
 
-def _with_outputs(batch: int | None, outputs: Sequence[Tensor], axes: BatchAxes) -> int | None:
+def _with_outputs(
+    batch: int | None, outputs: Sequence[Tensor], axes: BatchAxes, names: Collection[str]
+) -> int | None:
     """Return how many samples run at a time, as the outputs have to be told apart by sample."""
     for each in outputs:
         axis = axes[each.name]
@@ -108,6 +125,9 @@ def _with_outputs(batch: int | None, outputs: Sequence[Tensor], axes: BatchAxes)
                 "outputs with model.outputs, or export the model with a batch of 1."
             )
         if batch is None and (axis is None or each.shape[axis : axis + 1] == (1,)):
+            batch = 1
+        # As in CLIP, where each image is compared with each text: alone, with its own.
+        if batch is None and sum(name in names for name in each.dims) > 1:
             batch = 1
     return batch
 

@@ -45,35 +45,43 @@ def why_no_layer(model: Model, op_types: Collection[str]) -> str:
     if inside:
         return (
             f"its {_layers(inside.total())} inside the branches of {' and '.join(sorted(inside))}, "
-            f"which cannot be quantized. {_without_branches(graph)}"
+            f"which cannot be quantized. {_remedy(graph)} it without control flow."
         )
     return ""
 
 
-def _without_branches(graph: onnx.GraphProto) -> str:
-    """Return what to do about layers inside branches."""
-    names = ", ".join(f"{name}: ..." for name in _deciding(graph))
-    fixed = (
-        f"Fix what decides on them ('dataset.constants={{{names}}}'), or export" if names else ""
-    )
-    return f"{fixed or 'Export'} it without control flow."
+def _remedy(graph: onnx.GraphProto) -> str:
+    """Return how users get rid of branches: by inputs that decide, or in their export."""
+    words = ", ".join(f"{each.name}: {_example(each)}" for each in _deciding(graph))
+    fixed = f"Choose a branch by fixing what decides on it, 'dataset.constants={{{words}}}', or "
+    return f"{fixed}export" if words else "Export"
 
 
-def _deciding(graph: onnx.GraphProto) -> list[str]:
-    """Return the inputs of one value each from which the conditions of all Ifs are computed."""
+def _example(value: onnx.ValueInfoProto) -> str:
+    """Return a value that such an input may have."""
+    tensor = value.type.tensor_type
+    one = "false" if tensor.elem_type == TensorProto.BOOL else "1"
+    return f"[{one}]" if tensor.shape.dim else one
+
+
+def _deciding(graph: onnx.GraphProto) -> list[onnx.ValueInfoProto]:
+    """Return the inputs from which the conditions of all Ifs are computed, if all are one value."""
     links, constants = Links(graph), initializers(graph)
     inputs = {each.name: each for each in graph.input if each.name not in constants}
     pending = [node.input[0] for node in links.nodes if node.op_type == "If"]
-    found: dict[str, None] = {}
+    found: dict[str, onnx.ValueInfoProto] = {}
+    seen: set[str] = set()
     while pending:
         name = pending.pop()
-        maker = links.maker(name)
         if name in inputs:
-            found[name] = None
-        elif maker is not None:
+            found[name] = inputs[name]
+        elif name not in seen and (maker := links.maker(name)) is not None:
             pending.extend(maker.input)
-    single = all(not inputs[name].type.tensor_type.shape.dim for name in found)
-    return list(found) if single else []
+        seen.add(name)
+    single = all(
+        dim.dim_value == 1 for each in found.values() for dim in each.type.tensor_type.shape.dim
+    )
+    return list(found.values()) if single else []
 
 
 def _layers(count: int) -> str:

@@ -1,8 +1,11 @@
 """What the outputs of a study's model mean, found before anything is calibrated."""
 
+import numpy as np
+
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
-from seqto.errors import DatasetError, ModelError
-from seqto.measuring.outputs import outputs_of
+from seqto.errors import DatasetError, ModelError, NotFiniteError
+from seqto.graph.fixed_outputs import is_random
+from seqto.measuring.outputs import run_all
 from seqto.measuring.parts import Parts
 from seqto.protocols import Dataset, GuessedTask, Task
 from seqto.tasks.regression import Regression
@@ -10,6 +13,9 @@ from seqto.types import Interface, Model, Observed, Outputs, Samples, Splits
 
 _FEW = 8
 """How many samples are looked at."""
+
+_ROUNDING = 1e-5
+"""How far the values of two runs may be apart."""
 
 _ROOM = 2 * 2**30
 """How many bytes of outputs are held at most; each process holds as many again."""
@@ -22,7 +28,7 @@ def find_task(parts: Parts, model: Model, interface: Interface, splits: Splits) 
     noise in all its outputs.
     """
     few = splits.calibration.first(_FEW)
-    outputs = outputs_of(model, few, 1, OnnxRuntimeDevice(), Observed(interface.outputs))
+    outputs = _seen(model, few, Observed(interface.outputs))
     _require_room(outputs, len(few), len(splits.evaluation))
     if not isinstance(parts.task, GuessedTask):
         return parts.task, ""
@@ -47,6 +53,41 @@ def float_scores(
         without = " Without labels: dataset.labels=false." if hasattr(dataset, "labels") else ""
         raise DatasetError(f"{error}{without}") from error
     return {name: each.value for name, each in scores.items()}
+
+
+def _seen(model: Model, few: Samples, observed: Observed) -> Outputs:
+    """Return the outputs of some samples; refuse a model that does not repeat them."""
+    program = OnnxRuntimeDevice().load(model)
+    try:
+        outputs = run_all(program, model, few, 1, observed)
+        # In one session, because those of a process all draw the same numbers.
+        if is_random(model.proto.graph):
+            again = run_all(program, model, few, 1, observed)
+            _require_same(outputs, again)
+    except NotFiniteError as error:
+        raise ModelError(
+            f"{error}, in float already, so candidates cannot be compared. Check the samples; mask "
+            "scores with a number such as -10000 instead of minus infinity; or choose other "
+            "outputs with 'model.outputs=[...]'."
+        ) from error
+    finally:
+        program.close()
+    return outputs
+
+
+def _require_same(outputs: Outputs, again: Outputs) -> None:
+    for name, entries in outputs.items():
+        if not all(map(_is_same, entries, again[name])):
+            raise ModelError(
+                f"the model draws random numbers, so that its output {name!r} is another one each "
+                "time it runs, and losses would mean nothing: export it without them, fix the "
+                "input that scales them with dataset.constants, or choose other outputs with "
+                "'model.outputs=[...]'."
+            )
+
+
+def _is_same(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.shape == other.shape and np.allclose(one, other, rtol=_ROUNDING, atol=_ROUNDING)
 
 
 def _require_room(outputs: Outputs, seen: int, samples: int) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seqto.errors import DeviceError
+from seqto.errors import NotFiniteError
 from seqto.protocols import Device, Program
 from seqto.types import Entry, Model, Observed, Outputs, Samples, together
 
@@ -30,7 +30,7 @@ def run_all(
     """Return the outputs of a loaded model for all samples, run in batches; all are finite."""
     outputs = together(_entries(program, model, samples, batch, observed), len(samples))
     if names := _not_finite(outputs):
-        raise DeviceError(
+        raise NotFiniteError(
             f"the model's output {names[0]!r} is not finite: it has NaN or infinite values"
         )
     return outputs

@@ -67,11 +67,14 @@ def class_scores(outputs: np.ndarray, name: str = "") -> np.ndarray:
     outputs = np.asarray(outputs)
     rows = outputs.reshape(len(outputs), *(size for size in outputs.shape[1:] if size != 1))
     if rows.ndim == 1:
+        use = "Use task=binary or task=regression"
+        if outputs.dtype.kind != "f":
+            use = "Choose the scores with 'model.outputs=[...]', or export the model with them"
         raise misfit(
             name,
             outputs,
             "one value per sample has no top class: classification expects a score for each "
-            "class. Use task=binary or task=regression",
+            f"class. {use}",
         )
     if rows.ndim > 2:
         raise misfit(

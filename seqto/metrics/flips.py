@@ -87,6 +87,13 @@ def columns(outputs: Outputs) -> np.ndarray:
     """Return one value per sample, or two class scores."""
     name, entries = only_output(outputs)
     values = stacked(name, entries)
+    if values.dtype.kind in "iu" and np.any((values < 0) | (values > 1)):
+        raise misfit(
+            name,
+            entries,
+            f"task=binary expects a yes or no, not whole numbers up to {values.max()}. Choose the "
+            "scores with 'model.outputs=[...]', or export the model with them",
+        )
     values = values.reshape(len(values), -1).astype(np.float64)
     if values.shape[1] > 2 or not values.shape[1]:
         raise misfit(

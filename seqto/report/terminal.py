@@ -171,7 +171,9 @@ def _fitting_table(
 ) -> Table:
     """Return the front's table, with as many of the dispensable columns as fit the terminal."""
     # Rich would cut the aliases first, which are what a person goes on with.
-    spare = [each for each in columns() if each.dispensable]
+    ratio, *others = [each for each in columns() if each.dispensable]
+    # F1 goes before accuracy: the more common a figure is, the further left it stands.
+    spare = [ratio, *reversed(others)]
     fewer = [(1, spare[:count]) for count in range(len(spare) + 1)]
     for gap, left_out in [(2, []), *fewer]:
         table = _front_table(record, front, shown, gap, left_out)

@@ -1,6 +1,7 @@
 """What outputs probably mean, where nobody says it."""
 
 import dataclasses
+import functools
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -36,6 +37,12 @@ _VECTOR, _STEP = 16, 64
 
 _COLUMNS_OF_BOXES = 4
 
+_CHOICES_OF_MAPS = "task=segmentation for a mask, task=detection for boxes, "
+_CHOICES_OF_POSITIONS = (
+    "task=tokens for scores at each position, task=text task.decoding=ctc for a text, "
+    "task=embedding task.pooling=mean (or first) for a vector per position, or task=regression"
+)
+
 
 class Guess(NamedTuple):
     """A task, and what it was told by."""
@@ -57,15 +64,15 @@ class AutoTask:
         if len(outputs) != 1:
             raise _unclear(
                 f"the model has {len(outputs)} outputs: {in_words(outputs)}",
-                f"choose those that count with 'model.outputs=[{next(iter(outputs), '')}]', and "
-                "say what they mean with task=detection, task=regression or another one",
+                "say task=detection for boxes with their scores, task=regression to compare all of "
+                f"them, or choose the one that counts with 'model.outputs=[{_likely(outputs)}]'",
             )
         ((name, entries),) = outputs.items()
         if np.asarray(entries[0]).dtype.kind != "f":
             raise _unclear(
                 f"output {described(name, entries)}, of {_kind(entries[0])}",
-                "choose the scores that they are made from with 'model.outputs=[...]' (they also "
-                "tell small differences), or say task=text if they are numbers of tokens",
+                "choose the scores that they are made from with 'model.outputs=[...]', if there "
+                f"are some (they also tell small differences); else {_choices_of_ids(entries)}",
             )
         seen = _Seen(name, entries, tuple(inputs), _class_ids(targets, len(entries)))
         found = _by_rank(seen)
@@ -120,11 +127,39 @@ class _Seen:
         return bool(_OF_PLACES.search(self.name))
 
     @property
+    def may_be_classes(self) -> bool:
+        """Whether whole numbers as targets may be this row's classes.
+
+        Of a vector as long as embeddings are, they may as well be persons: then no target is where
+        the highest value is.
+        """
+        if not _is_usual_vector(self.shape[-1]):
+            return True
+        highest = [int(np.argmax(each)) for each in self.entries]
+        found = [] if self.class_ids is None else self.class_ids.tolist()
+        return any(one == two for one, two in zip(highest, found, strict=False))
+
+    @property
+    def lowest(self) -> float:
+        """The least value that is finite."""
+        return float(self._finite.min(initial=np.inf))
+
+    @property
+    def highest(self) -> float:
+        """The largest value that is finite."""
+        return float(self._finite.max(initial=-np.inf))
+
+    @property
     def values(self) -> str:
         """The range of the values, in words."""
+        if not len(self._finite):
+            return ""
+        return f", with values from {self.lowest:.3g} to {self.highest:.3g}"
+
+    @functools.cached_property
+    def _finite(self) -> np.ndarray:
         known = np.concatenate([np.ravel(each) for each in self.entries])
-        known = known[np.isfinite(known)]
-        return f", with values from {known.min():.3g} to {known.max():.3g}" if len(known) else ""
+        return np.asarray(known[np.isfinite(known)])
 
 
 def _by_rank(seen: _Seen) -> Guess | None:
@@ -161,16 +196,18 @@ def _of_rows(seen: _Seen) -> Guess | None:
         return Guess(Embedding(), "rows have a length of 1")
     if seen.says_vectors:
         return Guess(Embedding(), f"the output is called {seen.name!r}")
-    if seen.class_ids is not None and seen.class_ids.max() < size:
+    if seen.class_ids is not None and seen.class_ids.max() < size and seen.may_be_classes:
         return Guess(Classification(), f"targets are classes below {size}")
     if seen.says_scores:
-        return Guess(Classification(), f"the output is called {seen.name!r}")
-    if size == _COLUMNS_OF_BOXES or _have_length_1(rows):
+        # Probabilities that do not sum to 1 are of tags, of which several hold.
+        tags = seen.lowest >= 0 and seen.highest <= 1
+        return None if tags else Guess(Classification(), f"the output is called {seen.name!r}")
+    if size == _COLUMNS_OF_BOXES or _have_length_1(rows) or seen.lowest >= 0:
+        # Some logits are negative; coordinates, ages and tags are not.
         return None
     if seen.texts:
         return _plain(seen, "texts") if size < _FEW_CLASSES else None
-    is_usual_vector = size >= 2 * _STEP and size % _STEP == 0
-    return _plain(seen, "images") if seen.images and not is_usual_vector else None
+    return _plain(seen, "images") if seen.images and not _is_usual_vector(size) else None
 
 
 def _plain(seen: _Seen, what: str) -> Guess:
@@ -210,6 +247,11 @@ def _have_length_1(rows: np.ndarray) -> bool:
     return bool((np.abs(lengths - 1) < _UNIT).all())
 
 
+def _is_usual_vector(size: int) -> bool:
+    """Tell whether embeddings often have so many values."""
+    return size >= 2 * _STEP and size % _STEP == 0
+
+
 def _is_text(spec: TensorSpec) -> bool:
     numbers = "int" in spec.dtype and "uint8" not in spec.dtype
     return (numbers and len(spec.shape) <= 2) or "str" in spec.dtype
@@ -240,19 +282,31 @@ def _choices(seen: _Seen) -> str:
         return "say task=binary for a yes or no, or task=regression for a quantity"
     if len(seen.shape) == 1:
         return (
-            "say task=classification for scores of classes, task=embedding for a vector that "
-            "others are compared with, or task=regression for quantities"
+            "say task=classification for scores of classes of which one holds, task=embedding for "
+            "a vector that others are compared with, or task=regression for quantities, and for "
+            "tags of which several hold"
         )
     if len(seen.shape) == 2 and all(np.ndim(each) == 2 for each in seen.entries):
-        return (
-            "say task=tokens for scores at each position, task=text task.decoding=ctc for a text, "
-            "task=embedding task.pooling=mean (or first) for a vector per position, task=detection "
-            "task.layout=yolo for boxes, task=segmentation for a mask, or task=regression"
-        )
+        return f"say {'' if seen.texts else _CHOICES_OF_MAPS}{_CHOICES_OF_POSITIONS}"
     return (
         "say task=segmentation for classes of pixels, task=detection for boxes, or "
         "task=regression (task=audio) for any other numbers"
     )
+
+
+def _choices_of_ids(entries: Entries) -> str:
+    """Return the tasks that whole numbers, yes and no, or texts may be for, in words."""
+    if np.asarray(entries[0]).dtype.kind not in "iub":
+        return "export the model with numbers"
+    if np.size(entries[0]) == 1:
+        return "export the model with scores"
+    return "say task=segmentation for classes of pixels, or task=text for numbers of tokens"
+
+
+def _likely(outputs: Outputs) -> str:
+    """Return the first output that may be scores."""
+    floats = [name for name, each in outputs.items() if np.asarray(each[0]).dtype.kind == "f"]
+    return next(iter([*floats, *outputs]), "")
 
 
 def _unclear(seen: str, remedy: str) -> ModelError:

@@ -74,7 +74,9 @@ def _parts(target: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the corners and the classes of a target."""
     if isinstance(target, Mapping):
         corners = np.asarray(target["boxes"], np.float64)
-        classes = np.asarray(target["classes"], np.float64).ravel()
+        # As torchvision calls them.
+        key = "labels" if "classes" not in target and "labels" in target else "classes"
+        classes = np.asarray(target[key], np.float64).ravel()
         return corners.reshape(len(classes), 4), classes
     rows = np.asarray(target, np.float64)
     rows = rows.reshape(-1, 5) if not rows.size else rows

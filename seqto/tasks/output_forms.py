@@ -65,9 +65,14 @@ def the_one(
         return named(chosen, key, forms)
     if len(fitting) == 1:
         return fitting[0]
-    several = f"{len(forms)} outputs" if len(forms) > 1 else "one output"
+    if len(forms) == 1:
+        raise ModelError(
+            f"the model's only output {forms[0]}, which cannot hold the {role}: choose another "
+            "task=, or what task= says of the output."
+        )
     raise ModelError(
-        f"the model has {several}, {listed(forms)}: which one holds the {role} is not clear. "
+        f"the model has {len(forms)} outputs, {listed(forms)}: which one holds the {role} is not "
+        "clear. "
         f"Name it with {key}=<output>, leave the others out with "
         f"model.outputs=[{(fitting or forms)[0].name}], or choose another task=."
     )

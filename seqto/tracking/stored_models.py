@@ -6,7 +6,8 @@ from typing import Any
 
 import mlflow.onnx
 from mlflow.models import Model as MlflowModel
-from mlflow.models import infer_signature
+from mlflow.models import ModelSignature, infer_signature
+from mlflow.types import Schema, TensorSpec
 
 from seqto.figures import by_column, told
 from seqto.graph.sessions import open_session
@@ -89,8 +90,12 @@ def _version(runs: Runs, study: str, name: str, trial: Trial) -> str:
 
 
 def _small(example: Arrays) -> Any:
-    """Return the example for MLflow, or None if writing it as JSON would take seconds."""
-    if sum(array.size for array in example.values()) > _LARGEST_EXAMPLE:
+    """Return the example for MLflow, or None if JSON has no place for it.
+
+    Large ones would take seconds to write, and of an empty cache it would lose the shape.
+    """
+    sizes = [array.size for array in example.values()]
+    if sum(sizes) > _LARGEST_EXAMPLE or not all(sizes):
         return None
     return dict(example) if len(example) > 1 else next(iter(example.values()))
 
@@ -101,7 +106,27 @@ def _signature(model: Model, example: Arrays) -> Any:
     session = open_session(model, onnxruntime.SessionOptions())
     names = [output.name for output in session.get_outputs()]
     outputs = dict(zip(names, session.run(None, dict(example)), strict=True))
-    return infer_signature(dict(example), outputs)
+    found = infer_signature(dict(example), outputs)
+    return ModelSignature(
+        _with_free_axes(found.inputs, session.get_inputs()),
+        _with_free_axes(found.outputs, session.get_outputs()),
+    )
+
+
+def _with_free_axes(schema: Any, values: Sequence[Any]) -> Schema:
+    """Return the schema with -1 where the graph fixes no size: MLflow refuses any other."""
+    sizes = {each.name: each.shape for each in values}
+    return Schema([_with_free(each, sizes.get(each.name, ())) for each in schema])
+
+
+def _with_free(spec: Any, sizes: Sequence[Any]) -> Any:
+    if len(sizes) != len(spec.shape):
+        return spec
+    shape = [
+        size if isinstance(graph, int) else -1
+        for size, graph in zip(spec.shape, sizes, strict=True)
+    ]
+    return TensorSpec(spec.type, shape, spec.name)
 
 
 def _requirements() -> list[str]:

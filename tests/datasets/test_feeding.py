@@ -124,6 +124,31 @@ def test_an_attention_mask_tells_which_positions_count() -> None:
     assert first.mask is not None and first.mask.shape == (3, 5)
 
 
+@pytest.mark.parametrize("name", ["attention_mask", "input_mask:0"])
+def test_targets_of_padding_are_left_out_as_its_outputs_are(name: str) -> None:
+    mask = np.arange(5) < np.random.RandomState(0).randint(1, 6, (30, 1))
+    labels = np.where(mask, np.arange(30)[:, None], -100)
+    model = shaped({"x": ["batch", 3], name: ["batch", 5]}, {"y": ["batch", 3]})
+    columns = {"x": noise(30, 3), name: mask.astype(np.float32)}
+    dataset = InMemorySamples(
+        samples=columns, labels=labels, calibration_size=10, evaluation_size=20
+    )
+    evaluation = load_splits(dataset, interface_of(model)).evaluation
+    assert evaluation.mask is not None and evaluation.targets is not None
+    assert [len(each) for each in evaluation.targets] == evaluation.mask.sum(axis=1).tolist()
+    assert all((each != -100).all() for each in evaluation.targets)
+
+
+def test_classes_of_whole_texts_stay_as_they_are() -> None:
+    model = shaped({"x": ["batch", 3], "attention_mask": ["batch", 5]}, {"y": ["batch", 3]})
+    columns = {"x": noise(30, 3), "attention_mask": np.ones((30, 5), np.float32)}
+    dataset = InMemorySamples(
+        samples=columns, labels=np.arange(30), calibration_size=10, evaluation_size=20
+    )
+    targets = load_splits(dataset, interface_of(model)).evaluation.targets
+    assert isinstance(targets, np.ndarray) and targets.shape == (20,)
+
+
 def test_a_large_fixed_batch_needs_samples_to_calibrate_on() -> None:
     model = shaped({"x": [8, 3]}, {"y": [8, 3]})
     with pytest.raises(DatasetError, match="batches of exactly 8 .* to 16 or more"):

@@ -20,13 +20,20 @@ def test_free_dimensions_and_the_number_of_samples_are_free(shape: tuple[int, ..
     [
         (np.zeros((5, 4, 7), np.float32), r"float32\[\?, 4, 7\]"),
         (np.zeros((5, 3), np.float32), r"float32\[\?, 3\]"),
-        (np.zeros((5, 3, 7), np.uint8), r"uint8\[\?, 3, 7\]"),
     ],
 )
 def test_misfit_says_what_is_wanted_and_given(array: np.ndarray, given: str) -> None:
     wanted = r"model input 'x' float32\[1, 3, \?\]"
     with pytest.raises(DatasetError, match=f"{wanted}.*dataset mine gives {given}.*dataset="):
         check_fits({"x": array}, [SPEC], "mine")
+
+
+def test_what_is_wrong_is_what_the_remedy_is_for() -> None:
+    with pytest.raises(DatasetError, match=r"gives uint8\[\?, 3, 7\]: .*astype\('float32'\)"):
+        check_fits({"x": np.zeros((5, 3, 7), np.uint8)}, [SPEC], "mine")
+    other = TensorSpec("z", (1, 2), "float32")
+    with pytest.raises(DatasetError, match="give 'z', too"):
+        check_fits({"x": np.zeros((5, 3, 7), np.float32)}, [SPEC, other], "mine")
 
 
 def test_missing_and_superfluous_arrays_are_refused() -> None:

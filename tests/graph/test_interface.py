@@ -307,6 +307,33 @@ def test_outputs_that_are_no_tensors_are_not_compared(caplog: pytest.LogCaptureF
         interface_of(model)
 
 
+def test_outputs_that_no_input_changes_are_not_compared(caplog: pytest.LogCaptureFixture) -> None:
+    value = helper.make_tensor("value", TensorProto.FLOAT, [2], [-0.5, -0.5])
+    constant = helper.make_node("Constant", [], ["log_std"], value=value)
+    noise = helper.make_node("RandomNormal", [], ["noise"], shape=[1, 2])
+    outputs: dict[str, Dims] = {"action": ["batch", 3, 8, 8], "log_std": [2], "noise": [1, 2]}
+    model = shaped(IMAGE, outputs, nodes=[constant, noise])
+    assert set(interface_of(model).outputs) == {"action", "noise"}
+    assert "log_std are the same for all samples" in caplog.text
+    with pytest.raises(ConfigError, match="'log_std', which is no output .* from action, noise"):
+        interface_of(model, Reading(outputs=["log_std"]))
+
+
+def test_samples_that_are_compared_with_each_other_run_alone() -> None:
+    # CLIP: images beside texts.
+    inputs: dict[str, Dims] = {"ids": ["text_batch_size", 8], "image": ["image_batch_size", 8]}
+    compared: dict[str, Dims] = {"logits_per_image": ["image_batch_size", "text_batch_size"]}
+    assert interface_of(shaped(inputs, compared)).fixed_batch == 1
+    alone: dict[str, Dims] = {"image_embeds": ["image_batch_size", 8]}
+    assert interface_of(shaped(inputs, alone)).fixed_batch is None
+
+
+def test_inputs_that_are_strings_are_refused() -> None:
+    texts = shaped({"text": ["batch", 1]}, {"y": ["batch", 1]}, {"text": TensorProto.STRING})
+    with pytest.raises(ModelError, match="'text' takes texts as they are.*dataset.constants"):
+        interface_of(texts)
+
+
 def test_reading_changes_no_model() -> None:
     model = lstm()
     before = onnx.ModelProto()

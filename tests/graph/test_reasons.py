@@ -1,10 +1,12 @@
 """A model that cannot be studied is refused with the reason and a remedy."""
 
 import pytest
+from onnx import TensorProto, helper
 from onnx_models import residual
 from refused_models import branched, half, in_a_list, named_classes, quantized
 
 from seqto.errors import ModelError
+from seqto.graph.constants import with_constants
 from seqto.graph.prepare import prepare
 from seqto.graph.reasons import require_numbers
 from seqto.protocols import Quantizer
@@ -55,6 +57,24 @@ def test_layers_inside_branches(quantizer: type, nested: bool) -> None:
         "its 2 layers are inside the branches of If, which cannot be quantized. "
         "Export it without control flow."
     )
+
+
+def test_an_input_that_decides_on_branches_is_named() -> None:
+    # As Optimum merges a decoder with and without its cache.
+    model = branched()
+    graph = model.proto.graph
+    flag = helper.make_tensor_value_info("use_cache_branch", TensorProto.BOOL, [1])
+    graph.input.append(flag)
+    (chosen,) = (node for node in graph.node if node.op_type == "If")
+    chosen.input[0] = "decided"
+    graph.node.insert(0, helper.make_node("Squeeze", [flag.name], ["decided"], name="squeeze"))
+    assert refusal(model, StaticQuantizer()).endswith(
+        "cannot be quantized. Choose a branch by fixing what decides on it, "
+        "'dataset.constants={use_cache_branch: [false]}', or export it without control flow."
+    )
+    prepared = prepare(with_constants(model, {flag.name: [False]}))
+    _, layers = StaticQuantizer().prepare(prepared)
+    assert [each.name for each in layers] == ["outer_fc"]
 
 
 def test_operations_that_were_not_asked_for_are_no_reason() -> None:

@@ -264,6 +264,14 @@ def test_aliases_are_never_cut(width: int, titles: set[str]) -> None:
     assert all(alias in table for alias in ("balanced", "accurate", "small"))
 
 
+@pytest.mark.parametrize(("width", "titles"), [(100, {"accuracy", "F1"}), (80, {"accuracy"})])
+def test_accuracy_stays_longer_than_f1(width: int, titles: set[str]) -> None:
+    figures = {"accuracy_loss": 0.0, "size_bytes": 135300.0, "latency_ms": 0.09}
+    record = study([trial(0, **figures, accuracy=0.25, f1=0.2)])
+    (head,) = [line for line in printed(record, width=width).splitlines() if "candidate " in line]
+    assert {title for title in ("accuracy", "F1") if title in head} == titles
+
+
 def test_layers_of_a_mixed_front_are_counted_alike_in_all_rows() -> None:
     text = printed(mixed_study(), (*LOSS_SIZE, "latency_ms"), 120)
     (line,) = [line for line in text.splitlines() if line.strip().startswith("float ")]

@@ -88,7 +88,7 @@ def test_clear_cases(array: np.ndarray, given: TensorSpec, name: str, task: str)
         (floats(7, 384), TEXT, "last_hidden_state", "task.pooling=mean"),
         # Speech or handwriting by CTC: tokens that move by a position lose nothing.
         (softmax(floats(7, 30)), SOUND, "out", "task=tokens .* task=text task.decoding=ctc"),
-        (floats(84, 840), IMAGE, "output0", "task.layout=yolo"),
+        (floats(84, 840), IMAGE, "output0", "task=detection"),
         (floats(64, 64), IMAGE, "mask", "task=segmentation"),
         (floats(21, 64, 64), IMAGE, "out", "task=segmentation .* task=regression"),
         (floats(1, 160, 160), IMAGE, "sigmoid_0.tmp_0", "task=segmentation"),
@@ -99,6 +99,12 @@ def test_clear_cases(array: np.ndarray, given: TensorSpec, name: str, task: str)
         (np.full((8, 2), "cat"), IMAGE, "label", "of texts.*'model.outputs="),
         ((np.zeros((3, 6)), np.zeros((0, 6))), IMAGE, "dets", "task=detection"),
         ((np.zeros(3), np.zeros(5)), SOUND, "out", "task=regression"),
+        # Landmarks and ages are never negative, and of tags several hold.
+        (100 * unit(np.abs(floats(136))), IMAGE, "fc1", "values from .* task=regression"),
+        (np.abs(floats(3)), TEXT, "out", "task=regression"),
+        (1 / (1 + np.exp(floats(40))), IMAGE, "probs", "tags of which several hold"),
+        (np.zeros((8, 32, 32), np.int64), IMAGE, "argmax", "say task=segmentation"),
+        (np.zeros(8, np.int64), SOUND, "label", "export the model with scores"),
     ],
 )
 def test_unclear_cases_say_what_was_seen_and_what_to_say(
@@ -110,14 +116,20 @@ def test_unclear_cases_say_what_was_seen_and_what_to_say(
 
 def test_several_outputs_are_unclear() -> None:
     outputs: Outputs = {"boxes": floats(10, 4), "scores": floats(10)}
-    said = r"2 outputs: 'boxes' \[10, 4\], 'scores' \[10\].*'model.outputs=\[boxes\]'.*task="
+    said = r"2 outputs: 'boxes' \[10, 4\], 'scores' \[10\].*task=.*'model.outputs=\[boxes\]'"
     with pytest.raises(ModelError, match=said):
         AutoTask().of(outputs, [IMAGE])
 
 
+def test_of_several_outputs_scores_are_proposed_before_labels() -> None:
+    outputs: Outputs = {"label": np.zeros(8, np.int64), "probabilities": floats(3)}
+    with pytest.raises(ModelError, match=r"'model.outputs=\[probabilities\]'"):
+        AutoTask().of(outputs, [SOUND])
+
+
 def test_targets_settle_classes() -> None:
     assert guess(floats(4), targets=[0, 3] * 4).task.name == "classification"
-    assert guess(floats(384), TEXT, targets=np.arange(8)).task.name == "classification"
+    assert guess(floats(100), TEXT, targets=np.arange(8)).task.name == "classification"
     assert guess(floats(1), targets=[0, 1] * 4).task.name == "binary"
     assert guess(floats(1), name="prob", targets=[0] * 8).task.name == "binary"
     with pytest.raises(ModelError, match="task=binary"):
@@ -128,6 +140,15 @@ def test_targets_settle_classes() -> None:
 def test_other_targets_settle_nothing(targets: Targets) -> None:
     with pytest.raises(ModelError, match="not clear"):
         guess(floats(4), targets=targets)
+
+
+def test_of_a_long_row_a_target_has_to_be_where_the_highest_value_is() -> None:
+    rows = floats(384)
+    rows[:, 9] = 0
+    with pytest.raises(ModelError, match="task=embedding"):
+        guess(rows, IMAGE, targets=[9] * 8)
+    rows[3, 9] = 10
+    assert guess(rows, IMAGE, targets=[9] * 8).task.name == "classification"
 
 
 def test_people_are_no_classes_of_an_embedding() -> None:

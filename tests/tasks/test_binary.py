@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from suite_tasks import SingleOutputSuite
 
-from seqto.errors import DatasetError
+from seqto.errors import DatasetError, ModelError
 from seqto.tasks.binary import Binary
 from seqto.types import Outputs, Targets
 
@@ -52,6 +52,12 @@ class TestTwoClasses(TestLogits):
 
 def flips(task: Binary, reference: np.ndarray, outputs: np.ndarray) -> list[float]:
     return list(task.metric.losses({"out": reference}, {"out": outputs}))
+
+
+def test_whole_numbers_are_yes_and_no_or_refused() -> None:
+    assert flips(Binary(), np.array([0, 1, 1]), np.array([0, 0, 1])) == [0, 1, 0]
+    with pytest.raises(ModelError, match="whole numbers up to 2.*'model.outputs="):
+        flips(Binary(), np.array([0, 1, 2]), np.array([0, 1, 2]))
 
 
 def test_what_crosses_the_threshold_is_lost() -> None:

@@ -240,8 +240,8 @@ class TestYolo:
         ({"o": yolov8(FOUND)}, {"classes": 4}, "room for 3 classes"),
         ({"o": yolov8(FOUND)}, {"background": 3}, "task.background=3 is not one of"),
         ({"o": rows(FOUND)}, {"columns": ["x1", "score"]}, "Name each of its 6 columns"),
-        ({"o": yolov8(FOUND)}, {"layout": "boxes_scores"}, "which one holds the boxes"),
-        ({"o": yolov8(FOUND)}, {"layout": "nms"}, "which one holds the boxes"),
+        ({"o": yolov8(FOUND)}, {"layout": "boxes_scores"}, "only output .* cannot hold the boxes"),
+        ({"o": yolov8(FOUND)}, {"layout": "nms"}, "only output .* cannot hold the boxes"),
     ],
 )
 def test_what_is_unclear_or_wrong_is_refused(
@@ -249,6 +249,16 @@ def test_what_is_unclear_or_wrong_is_refused(
 ) -> None:
     with pytest.raises(SeqtoError, match=said):
         Detection(**keys).metric.losses(outputs, outputs)
+
+
+def test_of_few_boxes_all_anchors_tell_their_format() -> None:
+    # As DETR writes them, of which the usual format of pairs makes boxes with negative sizes.
+    boxes, scores = anchors(FOUND)
+    scores[1:] = 0
+    outputs = {"pred_boxes": by_centres(boxes), "scores": scores}
+    with pytest.raises(ModelError, match="negative width or height.*task.box_format"):
+        Detection().metric.losses(outputs, outputs)
+    assert not Detection(box_format="cxcywh").metric.losses(outputs, outputs).any()
 
 
 def test_the_background_is_left_out() -> None:
@@ -315,6 +325,10 @@ class TestTargets:
         targets = [np.column_stack([each.classes, each.corners]) for each in FOUND]
         with pytest.raises(DatasetError, match=said):
             Detection().scores({"o": yolov8(FOUND)}, [*targets[:19], target])
+
+    def test_classes_may_be_called_labels(self) -> None:
+        targets = [{"boxes": each.corners, "labels": each.classes} for each in FOUND]
+        assert Detection().scores({"o": yolov8(FOUND)}, targets)["map_50"].value > 0.98
 
     def test_shares_of_the_image_do_not_pass_for_pixels(self) -> None:
         targets = [np.column_stack([each.classes, each.corners / 320]) for each in FOUND]

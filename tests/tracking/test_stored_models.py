@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 from mlflow.tracking import MlflowClient
 from onnx_models import feeds, gemm_model
+from stateful_models import Dims, shaped
 from suite_trackers import PLAN, Desk
 
 from seqto.tracking.mlflow import MlflowTracker
@@ -80,6 +81,21 @@ def test_registered_model_has_a_signature_for_any_batch(registered: str, uri: st
     signature = mlflow.models.get_model_info(f"models:/{registered}@balanced").signature
     assert [(each.name, each.shape) for each in signature.inputs] == [("x", (-1, 6))]
     assert [(each.name, each.shape) for each in signature.outputs] == [("y", (-1, 4))]
+
+
+def test_signature_leaves_free_what_the_graph_leaves_free(desk: Desk, uri: str) -> None:
+    mlflow.set_tracking_uri(uri)
+    dims: Dims = ["batch", "length", 4]
+    model = shaped({"x": dims, "past": dims}, {"y": dims})
+    example = {"x": np.zeros((1, 7, 4), np.float32), "past": np.zeros((1, 0, 4), np.float32)}
+    trial = desk.finish(0, ("a",), accuracy_loss=0.125, size_ratio=0.5)
+    desk.tracker.log_model(trial, model, example, {})
+    desk.tracker.register(desk.study, "free", [Recommendation("balanced", trial)])
+    info = mlflow.models.get_model_info("models:/free@balanced")
+    assert info.signature is not None
+    assert [each.shape for each in info.signature.inputs] == [(-1, -1, 4), (-1, -1, 4)]
+    # As JSON, the empty cache would have another shape, and MLflow would warn.
+    assert info.saved_input_example_info is None
 
 
 def test_version_says_what_it_is(registered: str, client: MlflowClient) -> None:
