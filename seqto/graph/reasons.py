@@ -41,6 +41,8 @@ def why_no_layer(model: Model, op_types: Collection[str]) -> str:
         )
     if count := _count_float16(graph, op_types):
         return f"its {_layers(count)} float16 already. Export it in float32."
+    if count := _count_double(graph, op_types):
+        return f"its {_layers(count)} float64, which cannot be quantized. Export it in float32."
     inside = Counter(_around_layers(graph, op_types))
     if inside:
         return (
@@ -108,6 +110,13 @@ def _count_float16(graph: onnx.GraphProto, op_types: Collection[str]) -> int:
     return sum(
         any(map(is_half, node.input[:2])) for node in links.nodes if node.op_type in op_types
     )
+
+
+def _count_double(graph: onnx.GraphProto, op_types: Collection[str]) -> int:
+    """Return how many layers have a float64 weight, as scikit-learn's may have."""
+    double = {each.name for each in graph.initializer if each.data_type == TensorProto.DOUBLE}
+    layers = [node for node in graph.node if node.op_type in op_types]
+    return sum(any(name in double for name in node.input[:2]) for node in layers)
 
 
 def _around_layers(
