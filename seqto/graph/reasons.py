@@ -60,9 +60,10 @@ def _remedy(graph: onnx.GraphProto) -> str:
 
 
 def _example(value: onnx.ValueInfoProto) -> str:
-    """Return a value that such an input may have."""
+    """Return a value for such an input, if it cannot be any number."""
     tensor = value.type.tensor_type
-    one = "false" if tensor.elem_type == TensorProto.BOOL else "1"
+    # A sampling rate of 1, say, would choose a branch, and the wrong one.
+    one = "false" if tensor.elem_type == TensorProto.BOOL else "..."
     return f"[{one}]" if tensor.shape.dim else one
 
 
