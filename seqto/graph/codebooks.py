@@ -207,7 +207,7 @@ class _Classes:
 
     def _price(self, start: int, end: int, width: int, depth: float) -> float:
         mass = self._sums[end] - self._sums[start]
-        fixed = 2**width * self._word_bits + _CLASS_BITS
+        fixed = (1 << width) * self._word_bits + _CLASS_BITS
         return mass * width + depth * self._path(mass) + fixed
 
     def _escaped(self, end: int, depth: float) -> float:
