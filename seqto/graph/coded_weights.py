@@ -12,8 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from seqto.graph.codebooks import Tree
 from seqto.graph.coding import Stream, encode
-from seqto.graph.decoding import DOMAIN, functions
-from seqto.graph.grids import Grid
+from seqto.graph.decoders import DOMAIN, SHIFTS, functions
+from seqto.graph.grids import OCTAVES, Grid
 from seqto.graph.nodes import tensor_names
 from seqto.graph.stream_groups import grouped
 
@@ -33,7 +33,7 @@ class CodedWeight:
 def code_weights(proto: onnx.ModelProto, weights: Sequence[CodedWeight]) -> None:
     """Add the streams of these weights, which are not empty, and the nodes that decode them.
 
-    Expects a model of the opset that the functions are written in; each weight is then the tensor
+    Expects a model of opset 21 or later; each weight is then the tensor
     that its output names. The nodes are put before all others.
     """
     if not weights:
@@ -51,9 +51,12 @@ def code_weights(proto: onnx.ModelProto, weights: Sequence[CodedWeight]) -> None
 def _add_functions(proto: onnx.ModelProto, used: set[str]) -> None:
     if all(each.domain != DOMAIN for each in proto.opset_import):
         proto.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    opset = max(each.version for each in proto.opset_import if not each.domain)
     known = {(each.domain, each.name) for each in proto.functions}
     proto.functions.extend(
-        each for each in functions() if each.name in used and (each.domain, each.name) not in known
+        each
+        for each in functions(opset)
+        if each.name in used and (each.domain, each.name) not in known
     )
     needed = helper.find_min_ir_version_for(list(proto.opset_import), ignore_unknown=True)
     proto.ir_version = max(proto.ir_version, needed)
@@ -72,9 +75,9 @@ class _Coding:
     def code(self, weights: Sequence[CodedWeight]) -> None:
         """Add all that makes these weights."""
         names = (*_SIDES, *_UNPACKED.values())
-        made = self._made("Tables", [], len(names))
+        made = self._made("Tables", [self._hold(SHIFTS)], len(names))
         self._tables = dict(zip(names, made, strict=True))
-        (self._scales,) = self._made("Scales", [], 1)
+        (self._scales,) = self._made("Scales", [self._hold(OCTAVES)], 1)
         for group in grouped([each.grid.integers for each in weights]):
             self._group([weights[at] for at in group])
 

@@ -12,14 +12,17 @@ import numpy as np
 import onnx
 from onnx import parser
 
-from seqto.graph.grids import EIGHTHS, OCTAVES
+from seqto.graph.grids import EIGHTHS
 
 DOMAIN = "seqto"
 OPSET = 21
-"""The opset that the functions are written in."""
+"""The first opset that the functions can be of."""
+
+SHIFTS = np.arange(7, -1, -1, dtype=np.uint8)
+"""What Tables is given, so that it reads constants as every other node does."""
 
 _TABLES = """
-Tables () => (ranks, sides, sums, one, two, four) {
+Tables (shifts_of_one) => (ranks, sides, sums, one, two, four) {
     first = Constant <value_int = 0> ()
     end = Constant <value_int = 256> ()
     by = Constant <value_int = 1> ()
@@ -27,7 +30,6 @@ Tables () => (ranks, sides, sums, one, two, four) {
     numbers = Range (first, end, by)
     wide = Unsqueeze (numbers, axis)
     bytes = Cast <to = 2> (wide)
-    shifts_of_one = Constant <value = uint8[8] {7, 6, 5, 4, 3, 2, 1, 0}> ()
     shifts_of_two = Constant <value = uint8[4] {6, 4, 2, 0}> ()
     shifts_of_four = Constant <value = uint8[2] {4, 0}> ()
     mask_of_one = Constant <value = uint8[1] {1}> ()
@@ -125,10 +127,9 @@ Weight (integers, shape, steps, largest, scales) => (weight) {
 """A weight of its integers and its rows' steps."""
 
 _SCALES = """
-Scales () => (scales) {{
+Scales (octaves) => (scales) {{
     any = Constant <value_ints = [-1]> ()
     last = Constant <value_ints = [1]> ()
-    octaves = Constant <value_floats = [{octaves}]> ()
     eighths = Constant <value_floats = [{eighths}]> ()
     column = Unsqueeze (octaves, last)
     table = Mul (column, eighths)
@@ -139,11 +140,11 @@ Scales () => (scales) {{
 
 
 @functools.cache
-def functions() -> tuple[onnx.FunctionProto, ...]:
-    """Return all functions, which call no other ones."""
-    scales = _SCALES.format(octaves=_numbers(OCTAVES), eighths=_numbers(EIGHTHS))
+def functions(opset: int) -> tuple[onnx.FunctionProto, ...]:
+    """Return all functions in this opset; they call no other ones."""
+    scales = _SCALES.format(eighths=_numbers(EIGHTHS))
     bodies = (_TABLES, _MERGE, _LEAF, _BYTES, _FILL, _WEIGHT, scales)
-    head = f'<domain: "{DOMAIN}", opset_import: ["": {OPSET}]>'
+    head = f'<domain: "{DOMAIN}", opset_import: ["": {opset}]>'
     return tuple(_shortened(parser.parse_function(head + body)) for body in bodies)
 
 
