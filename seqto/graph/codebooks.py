@@ -25,6 +25,7 @@ _WIDTHS = (0, 1, 2, 4, 8)
 _LENGTHS = (1, 2, 3, 4, 6, 8)
 _MOST_WORDS = 4096
 _MOST_KEYS = 2**20
+_PIECE = 2**20
 _FINE = 64
 """Up to this word, classes may start anywhere; later, at multiples of 16."""
 
@@ -85,9 +86,19 @@ def frequencies(integers: np.ndarray) -> np.ndarray:
     flat = integers.reshape(-1)
     low, high = int(flat.min(initial=0)), int(flat.max(initial=0))
     if high - low < _MOST_KEYS:
-        return np.bincount(flat - low, minlength=1)
+        return _counts(flat, low, high - low + 1)
     # Not for all, because it sorts them.
     return np.unique(flat, return_counts=True)[1]
+
+
+def _counts(integers: np.ndarray, lowest: int, span: int) -> np.ndarray:
+    """Return how often each of so many integers from the lowest on occurs."""
+    counts = np.zeros(span, np.int64)
+    # In pieces, because numpy counts copies of 8 bytes for each integer.
+    for start in range(0, len(integers), _PIECE):
+        piece = integers[start : start + _PIECE].astype(np.int64) - lowest
+        counts += np.bincount(piece, minlength=span)
+    return counts
 
 
 def narrowest(integers: np.ndarray) -> type[np.signedinteger]:
@@ -108,9 +119,14 @@ def cut(integers: np.ndarray, length: int) -> Words:
     rows.reshape(-1)[: len(flat)] = flat
     base = int(_MOST_KEYS ** (1 / length) + 1e-9)
     lowest = _centre(flat, base)
-    near = rows.astype(np.int64) - lowest
-    keys = near @ (base ** np.arange(length))
-    keys[((near < 0) | (near >= base)).any(axis=1)] = -1
+    keys = np.zeros(len(rows), np.int32)
+    far = np.zeros(len(rows), bool)
+    for at in range(length):
+        column = rows[:, at]
+        far |= (column < lowest) | (column > lowest + base - 1)
+        # What overflows here is far.
+        keys += (column.astype(np.int32) - np.int32(lowest)) * np.int32(base**at)
+    keys[far] = -1
     return Words(rows, keys, lowest, base)
 
 
@@ -139,8 +155,9 @@ def design(integers: np.ndarray) -> tuple[Words, Book, np.ndarray]:
 
 def _designed(words: Words) -> tuple[float, Book, np.ndarray]:
     """Return the price of a stream in bits, the code for it, and the keys of the code's words."""
-    known = words.keys[words.keys >= 0]
-    counts = np.bincount(known, minlength=1)
+    span = words.base ** words.rows.shape[1]
+    # The first one counts words without a key, which is -1.
+    counts = _counts(words.keys, -1, span + 1)[1:]
     # Stable, so that the same stream always has the same code.
     order = np.argsort(-counts, kind="stable")[:_MOST_WORDS]
     order = order[counts[order] > 0]

@@ -136,3 +136,16 @@ def test_functions_are_added_once() -> None:
     names = [each.name for each in proto.functions]
     assert len(names) == len(set(names)) <= len(functions(21))
     assert [each.domain for each in proto.opset_import].count(DOMAIN) == 1
+
+
+@pytest.mark.parametrize("opset", [21, 22, 23])
+def test_functions_are_of_the_opset_of_the_model(opset: int) -> None:
+    proto = model_of(some_weights(), opset)
+    opsets = {each.version for function in proto.functions for each in function.opset_import}
+    assert opsets == {opset}
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    assert len(session.get_outputs()) == len(some_weights())
