@@ -33,10 +33,10 @@ _COARSE = 16
 _CLASS_BITS = 1000
 """About how many bits the nodes and names of a class take in a model's file."""
 
-_INDEX_PRICE = 0.02
+_INDEX_PRICE = 0.1
 """What a bit of the tree counts more than others, because of the memory for its index."""
 
-_MARGINS = (0.0, 0.05, 0.15)
+_MARGINS = (0.0, 0.03, 0.06, 0.1, 0.15, 0.25)
 """By how much a Huffman tree may be deeper than the entropy says; the best one is found out."""
 
 

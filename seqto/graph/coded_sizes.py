@@ -14,7 +14,7 @@ from seqto.graph.nodes import initializers
 from seqto.graph.weights import bias_of
 from seqto.types import Layer, Model
 
-_OVER_ENTROPY = 1.014
+_OVER_ENTROPY = 1.02
 """How many times its own entropy a layer takes in a code that it shares with others."""
 
 _NAMES_BYTES = 200

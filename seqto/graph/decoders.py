@@ -50,7 +50,7 @@ Tables (shifts_of_one) => (ranks, sides, sums, one, two, four) {
     ones_before = CumSum <exclusive = 1> (one, axis)
     zeros_before = CumSum <exclusive = 1> (zeros, axis)
     ranks = Where (sides, ones_before, zeros_before)
-    sums = ReduceSum <keepdims = 0> (one, axis)
+    sums = ReduceSum (one, axis)
 }
 """
 """What each byte says: its bits as sides, their ranks among equals, their sum; its codes."""
@@ -58,7 +58,6 @@ Tables (shifts_of_one) => (ranks, sides, sums, one, two, four) {
 _MERGE = """
 Merge (bits, zero, one, ranks, sides, sums) => (rows) {
     start = Constant <value_ints = [0]> ()
-    last = Constant <value_ints = [1]> ()
     eight = Constant <value = int32[1] {8}> ()
     any = Constant <value_ints = [-1]> ()
     at = Cast <to = 6> (bits)
@@ -69,10 +68,8 @@ Merge (bits, zero, one, ranks, sides, sums) => (rows) {
     size = Shape <start = 0, end = 1> (zero)
     offset = Cast <to = 6> (size)
     behind = Add (ones_before, offset)
-    of_ones = Unsqueeze (behind, last)
-    of_zeros = Unsqueeze (zeros_before, last)
     side = Gather (sides, at)
-    base = Where (side, of_ones, of_zeros)
+    base = Where (side, behind, zeros_before)
     rank = Gather (ranks, at)
     index = Add (base, rank)
     both = Concat <axis = 0> (zero, one)
