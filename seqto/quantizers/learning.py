@@ -1,0 +1,253 @@
+"""What samples teach about a model's weights: which integers to store, and how to shift biases.
+
+Rounding a weight to the nearest of 16 levels is best for the weight, not for the outputs. Inputs go
+together, so that one weight's error can make up for another's (`seqto.graph.feedback`). What is left
+of the error in an output's mean is added to its bias. KL divergence on EfficientNet-Lite0, with all
+layers in int4 in blocks of 32: 4.0 rounded, 0.58 with corrected biases, 0.29 with both; in int8:
+0.0056, 0.0014 and 0.0012, so that int8 is only corrected; as static int8: 0.0083 and 0.0028.
+
+All that depends on floating-point arithmetic is done here, once: what is learned is the same on
+every machine that is given it, and so are the models that are made with it.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from seqto.graph.corrections import can_be_corrected, correct_biases
+from seqto.graph.feedback import fed_back, shrunk
+from seqto.graph.layers import reduced_axes, weights_of
+from seqto.graph.links import Links
+from seqto.graph.nodes import initializers
+from seqto.graph.packing import Rounded, from_nibbles, nibbles, rounded
+from seqto.graph.patches import Reading, as_rows, from_rows, reading_of
+from seqto.graph.weights import Integers
+from seqto.quantizers.statistics import Moments, moments_bytes, moments_of
+from seqto.types import INT4, INT8, INT16, Learned, Model, Samples
+
+RoundedWeight = Callable[[onnx.NodeProto, onnx.TensorProto], np.ndarray | None]
+"""Returns a layer's weight as it is after rounding, or None if it is not known."""
+
+_LEVELS = (-8, 7)
+_MOST_BYTES = 2**28
+"""How much memory moments may take at a time; if more is needed, the samples run again."""
+
+
+def learn_weights(
+    model: Model,
+    layers: Collection[str],
+    samples: Samples,
+    block: int,
+    others: Mapping[str, RoundedWeight],
+) -> Learned:
+    """Return the integers of int4, and the shifts of biases for int4 and the roundings `others`."""
+    learned: dict[str, np.ndarray] = {}
+    links, constants = Links(model.proto.graph), initializers(model.proto.graph)
+    for weights in _passes(_shared_weights(links, constants, layers)):
+        readings = {each.reading for weight in weights for each in weight.readers}
+        moments = moments_of(model, samples, readings)
+        for weight in weights:
+            known = [each for each in weight.readers if each.reading in moments]
+            if not known:
+                continue
+            values = numpy_helper.to_array(weight.tensor).astype(np.float32)
+            nearest = rounded(values, INT4, weight.reduced, block)
+            chosen = None
+            if weight.is_alone:
+                chosen = _fed_back(
+                    values, nearest, weight, [moments[each.reading] for each in known]
+                )
+            if chosen is not None:
+                packed = np.frombuffer(nibbles(chosen), np.uint8)
+                learned[_integers_key(block, weight.tensor.name)] = packed
+                nearest = Rounded(chosen, nearest.scales)
+            for reader in known:
+                if not can_be_corrected(reader.node, links, constants):
+                    continue
+                stored = {int4_kind(block): nearest.values} | {
+                    kind: found
+                    for kind, make in others.items()
+                    if (found := make(reader.node, weight.tensor)) is not None
+                }
+                for kind, found in stored.items():
+                    shift = _shift(values - found, weight, moments[reader.reading], reader.reading)
+                    if np.isfinite(shift).all() and shift.any():
+                        learned[_shift_key(kind, reader.node.name)] = shift
+    return learned
+
+
+def int4_kind(block: int) -> str:
+    """Return what the shifts for int4 in blocks of this size are kept under."""
+    return f"{INT4}/{block}"
+
+
+def stored_int8(node: onnx.NodeProto, weight: onnx.TensorProto) -> np.ndarray | None:
+    """Return a weight as it is after being stored in int8."""
+    return rounded(numpy_helper.to_array(weight), INT8, reduced_axes(node, weight), 0).values
+
+
+def rounded_by_ort(quantized: Model) -> RoundedWeight:
+    """Return how the weights of this model's integer layers were rounded.
+
+    Layers that ONNX Runtime left alone are stored in int8.
+    """
+    constants = initializers(quantized.proto.graph)
+
+    def weight_of(node: onnx.NodeProto, weight: onnx.TensorProto) -> np.ndarray | None:
+        names = [weight.name + each for each in ("_quantized", "_scale", "_zero_point")]
+        if not constants.keys() >= {*names}:
+            return stored_int8(node, weight)
+        integers, scale, zero = (numpy_helper.to_array(constants[name]) for name in names)
+        if integers.shape != tuple(weight.dims):
+            return None
+        if scale.ndim:
+            outputs = [
+                axis for axis in range(integers.ndim) if axis not in reduced_axes(node, weight)
+            ]
+            shape = [scale.size if axis == outputs[-1] else 1 for axis in range(integers.ndim)]
+            if scale.size != integers.shape[outputs[-1]]:
+                return None
+            scale, zero = scale.reshape(shape), zero.reshape(shape)
+        return (integers.astype(np.float32) - zero.astype(np.float32)) * scale
+
+    return weight_of
+
+
+def kinds_of(
+    precisions: Mapping[str, str], kinds: Mapping[str, str], only: Collection[str] = ()
+) -> dict[str, str]:
+    """Return how the weights of layers are rounded, as far as these kinds tell.
+
+    Layers in `only` are stored: their int16 is no int8 with finer activations.
+    """
+    return {
+        layer: kinds[precision]
+        for layer, precision in precisions.items()
+        if precision in kinds and not (precision == INT16 and layer in only)
+    }
+
+
+def chosen_integers(model: Model, block: int) -> dict[str, Integers]:
+    """Return for each layer what makes the learned integers of its weight in int4."""
+    constants = initializers(model.proto.graph)
+    found: dict[str, Integers] = {}
+    for node in model.proto.graph.node:
+        for weight in weights_of(node, constants)[:1]:
+            packed = model.learned.get(_integers_key(block, weight.name))
+            if packed is not None:
+                found[node.name] = _unpacking(packed, tuple(weight.dims))
+    return found
+
+
+def correct(proto: onnx.ModelProto, learned: Learned, kinds: Mapping[str, str]) -> None:
+    """Shift the biases of these layers, each rounded in this kind, as was learned."""
+    shifts = {
+        layer: learned[_shift_key(kind, layer)]
+        for layer, kind in kinds.items()
+        if _shift_key(kind, layer) in learned
+    }
+    if shifts:
+        correct_biases(proto.graph, shifts, {layer: kinds[layer].split("/")[0] for layer in shifts})
+
+
+@dataclass(frozen=True, eq=False)
+class _Reader:
+    """A layer that reads a weight, and how it reads its input."""
+
+    node: onnx.NodeProto
+    reading: Reading
+
+
+@dataclass(frozen=True, eq=False)
+class _Weight:
+    """A weight and the layers that read it along the same axes.
+
+    `is_alone` tells that nothing else reads it, such as a table that would need other integers.
+    """
+
+    tensor: onnx.TensorProto
+    reduced: tuple[int, ...]
+    readers: Sequence[_Reader]
+    is_alone: bool
+
+    @property
+    def groups(self) -> int:
+        return self.readers[0].reading.groups
+
+    @property
+    def columns(self) -> int:
+        return int(np.prod([self.tensor.dims[axis] for axis in self.reduced]))
+
+
+def _shared_weights(
+    links: Links, constants: Mapping[str, onnx.TensorProto], layers: Collection[str]
+) -> Iterator[_Weight]:
+    """Yield the weights of these layers, in the order of the graph."""
+    readers: dict[tuple[object, ...], list[_Reader]] = {}
+    tensors: dict[tuple[object, ...], onnx.TensorProto] = {}
+    for node in links.nodes:
+        read = reading_of(node, constants) if node.name in layers else None
+        if read is not None and min(read[1].dims, default=0) > 0:
+            reading, tensor = read
+            key = (tensor.name, reduced_axes(node, tensor), reading.groups)
+            readers.setdefault(key, []).append(_Reader(node, reading))
+            tensors[key] = tensor
+    for key, found in readers.items():
+        reduced = reduced_axes(found[0].node, tensors[key])
+        alone = len(links.readers(tensors[key].name)) == len(found)
+        yield _Weight(tensors[key], reduced, found, alone)
+
+
+def _passes(weights: Iterator[_Weight]) -> Iterator[list[_Weight]]:
+    """Yield the weights in groups whose moments fit into memory together."""
+    group: list[_Weight] = []
+    needed = 0
+    for weight in weights:
+        size = len(weight.readers) * moments_bytes(weight.groups, weight.columns)
+        if group and needed + size > _MOST_BYTES:
+            yield group
+            group, needed = [], 0
+        group.append(weight)
+        needed += size
+    if group:
+        yield group
+
+
+def _fed_back(
+    values: np.ndarray, nearest: Rounded, weight: _Weight, moments: Sequence[Moments]
+) -> np.ndarray | None:
+    """Return the integers with which the outputs of all readers change least."""
+    rows = as_rows(values, weight.reduced, weight.groups)
+    scales = as_rows(nearest.scales, weight.reduced, weight.groups)
+    found = np.empty(rows.shape, np.int8)
+    for at, (some, _) in enumerate(moments[0].parts):
+        products = [
+            shrunk(each.mean[:, some], each.products[at].astype(np.float64), each.rows)
+            for each in moments
+        ]
+        part = fed_back(rows[..., some], scales[..., some], sum(products), *_LEVELS)
+        if part is None:
+            return None
+        found[..., some] = part
+    return from_rows(found, weight.reduced, values.shape)
+
+
+def _shift(missing: np.ndarray, weight: _Weight, moments: Moments, reading: Reading) -> np.ndarray:
+    """Return the mean of what the outputs lost."""
+    rows = as_rows(missing, weight.reduced, reading.groups).astype(np.float64)
+    return np.einsum("gnk,gk->gn", rows, moments.mean).reshape(-1).astype(np.float32)
+
+
+def _unpacking(packed: np.ndarray, shape: tuple[int, ...]) -> Integers:
+    return lambda: from_nibbles(packed, shape)
+
+
+def _integers_key(block: int, weight: str) -> str:
+    return f"integers {int4_kind(block)} {weight}"
+
+
+def _shift_key(kind: str, layer: str) -> str:
+    return f"shift {kind} {layer}"
