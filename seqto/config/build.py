@@ -9,8 +9,8 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from seqto.measuring.parts import GROUPS, READ, Parts
 from seqto.measuring.learned import from_document
+from seqto.measuring.parts import GROUPS, READ, Parts
 from seqto.measuring.subject import Subject, prepare_subject
 from seqto.pareto.limits import Constraint, Gate
 from seqto.protocols import Fetched, ModelSource, Served, Tracker

@@ -6,24 +6,36 @@ import scipy.linalg
 _DAMPING = 0.1
 """Added to the moments' diagonal, as a share of its mean; from 0.01 to 0.5 it hardly matters."""
 
+_MANY = 30
+"""From so many rows a column, errors of the mean are left to the bias. With int4 on half of the
+layers of EfficientNet-Lite0, that makes the KL divergence .040 instead of .069 for the early half,
+which sees hundreds of rows a column. For the late half, which sees ten, it would be .026 instead of
+.022: the mean also keeps small what chance leaves of the correlations."""
+
 _AT_ONCE = 128
 """How many columns are rounded before the columns behind them learn of it."""
+
+_OUTPUTS = 4096
+"""How many outputs are rounded at a time: a vocabulary has ten times as many."""
 
 _TRUST = 0.3
 """How far correlations are trusted that were seen in fewer rows than they have columns."""
 
 
-def shrunk(mean: np.ndarray, moments: np.ndarray, rows: int) -> np.ndarray:
-    """Return the moments; of few rows, with the correlations that are likely chance made smaller.
+def what_counts(mean: np.ndarray, moments: np.ndarray, rows: int, *, corrected: bool) -> np.ndarray:
+    """Return the moments of the inputs that rounding is to keep in mind.
 
-    `moments` are the means of products of columns, `[groups, columns, columns]`.
+    `moments` are the means of products of columns, `[groups, columns, columns]`. From few rows, the
+    correlations are likely chance and made smaller. From many rows, only those about the mean count
+    if errors of the outputs' means are `corrected` anyway.
     """
-    if rows >= moments.shape[-1]:
-        return moments
-    known = mean[..., :, None] * mean[..., None, :]
-    spread = moments - known
-    variances = np.diagonal(spread, axis1=-2, axis2=-1)[..., None] * np.eye(moments.shape[-1])
-    return known + _TRUST * spread + (1 - _TRUST) * variances
+    columns = moments.shape[-1]
+    means = mean[..., :, None] * mean[..., None, :]
+    if rows < columns:
+        spread = moments - means
+        variances = np.diagonal(spread, axis1=-2, axis2=-1)[..., None] * np.eye(columns)
+        return np.asarray(means + _TRUST * spread + (1 - _TRUST) * variances)
+    return np.asarray(moments - means) if corrected and rows >= _MANY * columns else moments
 
 
 def fed_back(
@@ -37,6 +49,16 @@ def fed_back(
     factors = _factors(moments)
     if factors is None:
         return None
+    parts = [
+        _fed_back(rows[:, some], scales[:, some], factors, low, high)
+        for some in (slice(at, at + _OUTPUTS) for at in range(0, rows.shape[1], _OUTPUTS))
+    ]
+    return np.concatenate(parts, axis=1)
+
+
+def _fed_back(
+    rows: np.ndarray, scales: np.ndarray, factors: np.ndarray, low: int, high: int
+) -> np.ndarray:
     # Columns first, so that each is in one piece; copied, because what is left of them changes.
     left = np.array(rows.transpose(0, 2, 1), np.float32, order="C")
     steps = np.ascontiguousarray(scales.transpose(0, 2, 1), np.float32)

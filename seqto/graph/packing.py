@@ -97,7 +97,7 @@ class Rounded:
     @property
     def values(self) -> np.ndarray:
         """What the integers stand for."""
-        return self.integers.astype(np.float32) * self.scales
+        return np.asarray(self.integers.astype(np.float32) * self.scales)
 
 
 def rounded(values: np.ndarray, precision: str, reduced: tuple[int, ...], block: int) -> Rounded:
@@ -113,7 +113,8 @@ def rounded(values: np.ndarray, precision: str, reduced: tuple[int, ...], block:
 
     def whole(blocks: np.ndarray) -> np.ndarray:
         inside = tuple(map(slice, cut.flat))
-        return blocks.reshape(cut.padded)[inside].reshape(turned.shape).transpose(back)
+        flat: np.ndarray = blocks.reshape(cut.padded)[inside]
+        return flat.reshape(turned.shape).transpose(back)
 
     every = np.broadcast_to(scales.astype(np.float32), cut.values.shape)
     return Rounded(whole(integers), whole(every))

@@ -3,15 +3,19 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper
 
-from seqto.graph.layers import weights_of
+from seqto.graph.layers import weight_of
 from seqto.graph.nodes import attribute
 
 _MATRIX = 2
+
+_zip = partial(zip, strict=True)
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Reading:
+class LayerInput:
     """How a layer reads its input: layers that read alike multiply their weights with the same.
 
     The rows of `tensor` are its last axis, or if `turned` the one before. With a window they are
@@ -39,21 +43,22 @@ class Reading:
     window: Window | None = None
 
 
-def reading_of(
+def input_of(
     node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]
-) -> tuple[Reading, onnx.TensorProto] | None:
+) -> tuple[LayerInput, onnx.TensorProto] | None:
     """Return how a layer reads its input, and its weight; None if it is no sum over rows."""
-    weight = next(iter(weights_of(node, constants)), None)
-    if weight is None:
+    weight = weight_of(node, constants)
+    # The product of two constants has no samples.
+    if weight is None or {*node.input[:2]} <= constants.keys():
         return None
     if node.op_type == "Conv":
         groups = int(attribute(node, "group", 1))
-        return Reading(node.input[0], groups=groups, window=_window(node, weight)), weight
+        return LayerInput(node.input[0], groups=groups, window=_window(node, weight)), weight
     if node.op_type == "Gemm" and len(weight.dims) == _MATRIX:
-        return Reading(node.input[0], turned=bool(attribute(node, "transA", 0))), weight
+        return LayerInput(node.input[0], turned=bool(attribute(node, "transA", 0))), weight
     if node.op_type == "MatMul" and len(weight.dims) == _MATRIX:
         on_the_left = weight.name != node.input[1]
-        return Reading(node.input[1 if on_the_left else 0], turned=on_the_left), weight
+        return LayerInput(node.input[1 if on_the_left else 0], turned=on_the_left), weight
     return None
 
 
@@ -73,7 +78,7 @@ def from_rows(rows: np.ndarray, reduced: Sequence[int], shape: Sequence[int]) ->
 
 def rows_of(
     array: np.ndarray,
-    reading: Reading,
+    reading: LayerInput,
     most: int,
     draw: np.random.Generator,
     counts: np.ndarray | None = None,
@@ -84,12 +89,12 @@ def rows_of(
     """
     if reading.window is not None:
         return _patches(array, reading.groups, reading.window, most, draw)
-    if reading.turned:
+    if reading.turned and array.ndim > 1:
         array = array.swapaxes(-1, -2)
     rows = array.reshape(-1, array.shape[-1])
     if counts is not None and array.shape[:-1] == counts.shape:
         rows = rows[counts.reshape(-1).astype(bool)]
-    return rows[_some(len(rows), most, draw)][None]
+    return np.asarray(rows[_some(len(rows), most, draw)][None])
 
 
 def _patches(
@@ -97,21 +102,23 @@ def _patches(
 ) -> np.ndarray:
     count, channels, *sizes = array.shape
     before, behind = _pads(sizes, window)
-    spans = [(size - 1) * step + 1 for size, step in zip(window.kernel, window.dilations)]
+    spans = [(size - 1) * step + 1 for size, step in _zip(window.kernel, window.dilations)]
     outputs = [
         max((size + first + last - span) // stride + 1, 0)
-        for size, first, last, span, stride in zip(sizes, before, behind, spans, window.strides)
+        for size, first, last, span, stride in _zip(sizes, before, behind, spans, window.strides)
     ]
     chosen = np.unravel_index(_some(count * math.prod(outputs), most, draw), (count, *outputs))
     inside = np.indices(window.kernel).reshape(len(sizes), -1)
-    padded = np.pad(array, [(0, 0), (0, 0), *zip(before, behind)])
+    padded = np.pad(array, [(0, 0), (0, 0), *_zip(before, behind)])
     places = [
         at[:, None] * stride + offsets * step
-        for at, stride, offsets, step in zip(chosen[1:], window.strides, inside, window.dilations)
+        for at, stride, offsets, step in _zip(chosen[1:], window.strides, inside, window.dilations)
     ]
     # With the channels between them, the other axes come first: [rows, window, channels].
-    found = padded[(chosen[0][:, None], slice(None), *places)]
-    rows = found.transpose(2, 0, 1).reshape(groups, channels // groups, len(found), -1)
+    where: tuple[Any, ...] = (chosen[0][:, None], slice(None), *places)
+    found = padded[where]
+    rows: np.ndarray = found.transpose(2, 0, 1)
+    rows = rows.reshape(groups, channels // groups, len(found), -1)
     return rows.transpose(0, 2, 1, 3).reshape(groups, len(found), -1)
 
 
@@ -130,7 +137,7 @@ def _pads(sizes: Sequence[int], window: Window) -> tuple[Sequence[int], Sequence
         return window.pads[: len(sizes)], window.pads[len(sizes) :]
     missing = [
         max((-(-size // stride) - 1) * stride + (kernel - 1) * step + 1 - size, 0)
-        for size, stride, kernel, step in zip(
+        for size, stride, kernel, step in _zip(
             sizes, window.strides, window.kernel, window.dilations
         )
     ]

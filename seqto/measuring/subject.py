@@ -54,10 +54,10 @@ _VERSIONS = (__version__, version("onnxruntime"))
 class Subject:
     """What all candidates of a study share.
 
-    `model` is the float model, prepared for the quantizer, with what this one learned; `observed` its outputs that count, and
-    `reference` their values for `samples`; `task` says what they mean and `metric` what a loss is;
-    `guess` is why it is this task, if nobody said so. `baseline` has the figures of the original;
-    `batch` is how many samples run at a time.
+    `model` is the float model, prepared for the quantizer, with what this one learned; `observed`
+    its outputs that count, and `reference` their values for `samples`; `task` says what they mean
+    and `metric` what a loss is; `guess` is why it is this task, if nobody said so. `baseline` has
+    the figures of the original; `batch` is how many samples run at a time.
     """
 
     model: Model

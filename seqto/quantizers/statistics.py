@@ -8,7 +8,7 @@ import onnxruntime
 
 from seqto.graph.inner import with_outputs
 from seqto.graph.packing import even_blocks
-from seqto.graph.patches import Reading, rows_of
+from seqto.graph.patches import LayerInput, rows_of
 from seqto.graph.sessions import open_session
 from seqto.types import Arrays, Model, Samples
 
@@ -44,8 +44,8 @@ class Moments:
 
 
 def moments_of(
-    model: Model, samples: Samples, readings: Collection[Reading]
-) -> dict[Reading, Moments]:
+    model: Model, samples: Samples, readings: Collection[LayerInput]
+) -> dict[LayerInput, Moments]:
     """Return the moments of what is read; without those of inputs that have no finite rows.
 
     Of each sample at most 64 rows count, drawn with a fixed seed.
