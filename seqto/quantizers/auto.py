@@ -1,7 +1,7 @@
 """Several schemes of static quantization: a study compares them before it excludes layers."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
@@ -103,7 +103,9 @@ class AutoQuantizer:
         first = self._first
         if not first.feedback:
             return {}
-        ways = [each.roundings(model, ranges) for each in self._schemes.values()]
+        # Kernels make no difference to weights.
+        schemes = {repr(replace(each, session={})): each for each in self._schemes.values()}
+        ways = [each.roundings(model, ranges) for each in schemes.values()]
         others = {name: rounding for way in ways for name, rounding in way.items()}
         return first.learn(model, ranges, samples, others)
 

@@ -176,7 +176,11 @@ class DynamicQuantizer:
         layers = weight_layers(model, self._layer_ops())
         never = self._never(model)
         full = {each.name: INT8 for each in layers if each.name not in never}
-        quantized = self.quantize(replace(model, learned={}), ranges, Candidate.of(full))
+        try:
+            quantized = self.quantize(replace(model, learned={}), ranges, Candidate.of(full))
+        except QuantizationError:
+            # The candidates it concerns will say so.
+            return {}
         return {INT8: rounded_by_ort(quantized)}
 
     def _kinds(self) -> dict[str, str]:

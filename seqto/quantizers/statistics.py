@@ -103,7 +103,9 @@ class _Sums:
         rows = np.concatenate(self.held, axis=1)
         self.held = []
         turned = rows.transpose(0, 2, 1)
-        parts = [turned[:, some] @ rows[:, :, some] for some in _parts(rows.shape[-1])]
+        # What is not finite is left out at the end.
+        with np.errstate(invalid="ignore", over="ignore"):
+            parts = [turned[:, some] @ rows[:, :, some] for some in _parts(rows.shape[-1])]
         total = rows.sum(axis=1, dtype=np.float64)
         if self.total is None:
             self.total, self.products = total, parts
