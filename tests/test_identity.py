@@ -39,6 +39,14 @@ from seqto.search.nsga2 import Nsga2Search
 from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.sensitivity.local import LocalSensitivity
 from seqto.sensitivity.paper import PaperSensitivity
+from seqto.tasks.binary import Binary
+from seqto.tasks.classification import Classification
+from seqto.tasks.decoded_text import DecodedText
+from seqto.tasks.detection import Detection
+from seqto.tasks.embedding import Embedding
+from seqto.tasks.regression import Regression
+from seqto.tasks.segmentation import Segmentation
+from seqto.tasks.tokens import Tokens
 from seqto.types import content_key
 
 PHOTOS = ImagePreprocess(resize=8, crop=8, scale=1.0, mean=[0] * 3, std=[1] * 3)
@@ -63,6 +71,14 @@ PARTS = [
     GreedySearch(),
     LadderSearch(),
     Nsga2Search(),
+    Binary(),
+    Classification(),
+    DecodedText(decoding="ctc"),
+    Detection(),
+    Embedding(),
+    Regression(),
+    Segmentation(),
+    Tokens(),
     Top1Agreement(),
     TopKAgreement(),
     RankDissimilarity(),
@@ -77,7 +93,8 @@ OTHER: dict[type, list[Any]] = {
     float: [0.3, 99.0],
     str: [
         *("other", "int8", "minmax", "percentile", "reversed", "on", "NHWC", "BGR", "mse", "a/b"),
-        *("uint8", "bicubic", "ndk", "a" * 64),
+        *("uint8", "bicubic", "ndk", "a" * 64, "letterbox", "nbits", "neighbour", "bleu", "last"),
+        *("greedy", "char", "json:loads"),
     ],
     list: [["Conv"], ["Gemm", "MatMul"], [1.0, 2.0, 3.0], ["int8", "float32"], ["safe"]],
     dict: [{"kind": "llvm", "a": 1}, {"a": "1"}, {"calibration": "percentile"}],
@@ -85,10 +102,11 @@ OTHER: dict[type, list[Any]] = {
         3,
         0.5,
         "other",
-        "host:9190",
+        *("host:9190", "mean", "sample", "yolo", "first", "sigmoid", "xywh", "json:loads"),
         "a" * 64,
         ["Conv"],
         ["int8 per tensor"],
+        ["x1", "y1", "x2", "y2", "class", "score"],
         {"kind": "llvm"},
         True,
     ],

@@ -70,7 +70,7 @@ def test_layers_are_as_many_as_described(case: Case) -> None:
 def test_layers_that_are_all_inside_branches_are_refused() -> None:
     with pytest.raises(ModelError, match="layers are inside the branches of If") as caught:
         StaticQuantizer().prepare(prepare(published("silero")))
-    assert "Fix what decides on them ('dataset.constants={sr: ...}'), or" in str(caught.value)
+    assert "fixing what decides on it, 'dataset.constants={sr: ...}', or" in str(caught.value)
 
 
 def mixture(subject: Prepared) -> Candidate:

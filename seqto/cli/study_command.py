@@ -61,10 +61,11 @@ class _Terminal:
 
     def introduce(self, study: Study) -> None:
         parts, subject, facts = study.parts, study.subject, study.parts.device.describe()
+        layers = "1 layer" if len(subject.layers) == 1 else f"{len(subject.layers)} layers"
         self._console.print(
             f"[bold]{parts.source.name}[/] on [bold]{parts.device.name}[/], "
             f"{parts.quantizer.name} quantization, {parts.search.name} search: "
-            f"{len(subject.layers)} layers, {len(subject.samples)} samples to evaluate on",
+            f"{layers}, {len(subject.samples)} samples to evaluate on",
             highlight=False,
         )
         for line in (_meaning(subject), *subject.remarks):

@@ -126,7 +126,17 @@ def _missing(error: MissingMandatoryValue) -> str:
     model = root.get("model") or {} if isinstance(root, dict) else {}
     if key == "dataset.path" and model.get("needs"):
         return f"{key} is not given: {model['name']} needs {model['needs']}, add {key}=<folder>."
-    return f"{key} is not given: add {key}=..."
+    return f"{key} is not given: add {key}=...{_meant(key)}"
+
+
+def _meant(key: str) -> str:
+    """Return what a key that has to be given is for, as its comment says."""
+    group, _, name = key.partition(".")
+    line = re.compile(rf"^{re.escape(name)}: +\?\?\? +# (.*)$", re.MULTILINE)
+    comments = {
+        found for path in (CONF / group).glob("*.yaml") for found in line.findall(path.read_text())
+    }
+    return f" ({comments.pop()})" if len(comments) == 1 else ""
 
 
 def _uncomposable(message: str) -> str:

@@ -30,6 +30,9 @@ def check_fits(
         if not fits(array, spec):
             if _has_shape(array, spec):
                 remedy = f"prepare them as for the model, and cast them with astype({spec.dtype!r})"
+            elif array.ndim == len(spec.shape) + 1:
+                axes = ", ".join(f"{each.name}: null" for each in specs)
+                remedy += f"; or say that no axis counts samples with 'model.batch_axes={{{axes}}}'"
             raise _misfit(f"model input {spec} does not fit", dataset_name, shown(array), remedy)
 
 

@@ -50,7 +50,9 @@ class PythonSamples:
         try:
             return self._read().load(inputs)
         except DatasetError as error:
-            raise DatasetError(f"dataset.target={self.target}: {error}") from error
+            # What the function itself did wrong names it already.
+            named = "" if self.target in str(error) else f"dataset.target={self.target}: "
+            raise DatasetError(f"{named}{error}") from error
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what was read: other processes get the samples that are to be measured."""

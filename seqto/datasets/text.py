@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import ConfigDict, Field, PositiveInt
@@ -43,7 +43,7 @@ class TextLines:
 
     path: str = field(compare=False)
     tokenizer: str = field(compare=False)
-    labels: str | None = field(default=None, compare=False)
+    labels: str | Literal[False] | None = field(default=None, compare=False)
     max_length: PositiveInt = 128
     calibration_size: PositiveInt = 100
     evaluation_size: PositiveInt | None = 300
@@ -77,7 +77,7 @@ class TextLines:
         """Return the texts that are not empty, and their labels if there are any."""
         texts = _lines(self.path, "dataset.path")
         kept = [at for at, text in enumerate(texts) if text.strip()]
-        if self.labels is None:
+        if not self.labels:
             return [texts[at] for at in kept], None
         labels = _lines(self.labels, "dataset.labels")
         if len(labels) != len(texts):

@@ -41,6 +41,8 @@ def why_no_layer(model: Model, op_types: Collection[str]) -> str:
         )
     if count := _count_float16(graph, op_types):
         return f"its {_layers(count)} float16 already. Export it in float32."
+    if count := _count_double(graph, op_types):
+        return f"its {_layers(count)} float64, which cannot be quantized. Export it in float32."
     inside = Counter(_around_layers(graph, op_types))
     if inside:
         return (
@@ -58,9 +60,10 @@ def _remedy(graph: onnx.GraphProto) -> str:
 
 
 def _example(value: onnx.ValueInfoProto) -> str:
-    """Return a value that such an input may have."""
+    """Return a value for such an input, if it cannot be any number."""
     tensor = value.type.tensor_type
-    one = "false" if tensor.elem_type == TensorProto.BOOL else "1"
+    # A sampling rate of 1, say, would choose a branch, and the wrong one.
+    one = "false" if tensor.elem_type == TensorProto.BOOL else "..."
     return f"[{one}]" if tensor.shape.dim else one
 
 
@@ -108,6 +111,13 @@ def _count_float16(graph: onnx.GraphProto, op_types: Collection[str]) -> int:
     return sum(
         any(map(is_half, node.input[:2])) for node in links.nodes if node.op_type in op_types
     )
+
+
+def _count_double(graph: onnx.GraphProto, op_types: Collection[str]) -> int:
+    """Return how many layers have a float64 weight, as scikit-learn's may have."""
+    double = {each.name for each in graph.initializer if each.data_type == TensorProto.DOUBLE}
+    layers = [node for node in graph.node if node.op_type in op_types]
+    return sum(any(name in double for name in node.input[:2]) for node in layers)
 
 
 def _around_layers(

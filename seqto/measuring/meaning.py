@@ -50,9 +50,14 @@ def float_scores(
         scores = task.scores(reference, samples.targets)
     except DatasetError as error:
         # Image folders have classes, also where a model finds boxes in the images.
-        without = " Without labels: dataset.labels=false." if hasattr(dataset, "labels") else ""
+        without = " Without labels: dataset.labels=false." if _may_leave_out(dataset) else ""
         raise DatasetError(f"{error}{without}") from error
     return {name: each.value for name, each in scores.items()}
+
+
+def _may_leave_out(dataset: Dataset) -> bool:
+    """Tell whether labels are named in the config; those of a call are values."""
+    return hasattr(dataset, "labels") and isinstance(dataset.labels, str | None)
 
 
 def _seen(model: Model, few: Samples, observed: Observed) -> Outputs:

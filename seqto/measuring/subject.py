@@ -21,6 +21,7 @@ from seqto.measuring.meaning import find_task, float_scores
 from seqto.measuring.outputs import load_outputs, outputs_of, save_outputs
 from seqto.measuring.parts import Parts
 from seqto.measuring.remarks import remarks_on
+from seqto.measuring.together import usable_batch
 from seqto.protocols import Harm, Learns, Metric, Task
 from seqto.types import (
     Arrays,
@@ -112,9 +113,10 @@ def prepare_subject(
     model, layers = parts.quantizer.prepare(floating)
     interface = interface_of(floating, parts.reading)
     observed = Observed(interface.outputs)
-    batch = _batch(parts, interface, observed)
     splits = load_splits(parts.dataset, interface)
     task, guess = find_task(parts, floating, interface, splits)
+    batch = _batch(parts, interface, observed)
+    batch = usable_batch(floating, splits.calibration, batch, observed)
     contents = [sha, splits.fingerprint, *_VERSIONS, identity(parts.reading)]
     reference = _reference(parts, workspace, floating, splits.evaluation, batch, observed, contents)
     metric = parts.metric or task.metric

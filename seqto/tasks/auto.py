@@ -24,6 +24,7 @@ from seqto.types import Outputs, Targets, TensorSpec
 
 _OF_SCORES = re.compile(r"logit|prob|softmax|class", re.IGNORECASE)
 _OF_VECTORS = re.compile(r"embed|feature|pooled|pooler|sentence|hidden|proj", re.IGNORECASE)
+_OF_TEXTS = re.compile(r"ids|token|text|word|char|byte|sentence|seq|mask|input|query", re.I)
 _OF_PLACES = re.compile(r"box|coord|landmark|keypoint|point|rect|pose", re.IGNORECASE)
 
 _UNIT = 1e-3
@@ -253,8 +254,10 @@ def _is_usual_vector(size: int) -> bool:
 
 
 def _is_text(spec: TensorSpec) -> bool:
+    """Tell whether an input has a number for each token; one per sample is a user's, say."""
     numbers = "int" in spec.dtype and "uint8" not in spec.dtype
-    return (numbers and len(spec.shape) <= 2) or "str" in spec.dtype
+    several = len(spec.shape) == 2 and spec.shape[1] != 1
+    return numbers and several and (spec.shape[1] is None or bool(_OF_TEXTS.search(spec.name)))
 
 
 def _kind(entry: np.ndarray) -> str:

@@ -8,7 +8,7 @@ from seqto.metrics.agreement import usable
 from seqto.metrics.flips import BinaryDivergence, Flips, columns, reading
 from seqto.metrics.intervals import bootstrap, mean_of
 from seqto.protocols import Harm, Metric
-from seqto.tasks.labels import class_labels
+from seqto.tasks.labels import class_labels, same_for_all
 from seqto.types import Estimate, Outputs, Targets
 
 
@@ -27,6 +27,11 @@ class Binary:
     def harm(self, reference: Outputs) -> Harm:
         """Return the KL divergence of the two classes' distribution."""
         return BinaryDivergence(reference, self.threshold)
+
+    def remark(self, reference: Outputs) -> str:
+        """Say so if the float model tells no samples apart."""
+        values = columns(reference)
+        return same_for_all(reading(values, self.threshold).positive(values), "decision")
 
     def scores(self, outputs: Outputs, targets: Targets) -> dict[str, Estimate]:
         """Return F1 of the positive class and accuracy, against targets that are 0 or 1.

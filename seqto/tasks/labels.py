@@ -31,6 +31,16 @@ def whole_numbers(targets: Targets, samples: int) -> np.ndarray:
     return np.array([each.item() for each in values], np.int64)
 
 
+def same_for_all(found: np.ndarray, what: str) -> str:
+    """Say so if the float model finds the same in all samples; else return nothing."""
+    if len(found) < 2 or len(np.unique(found)) > 1:
+        return ""
+    return (
+        f"the float model's {what} is the same for all {len(found)} samples, so that hardly "
+        "anything can be lost: check the preprocessing and the samples"
+    )
+
+
 def check_count(targets: Targets, samples: int) -> None:
     """Refuse another number of targets than of samples."""
     if len(targets) != samples:

@@ -31,6 +31,8 @@ def test_misfit_says_what_is_wanted_and_given(array: np.ndarray, given: str) -> 
 def test_what_is_wrong_is_what_the_remedy_is_for() -> None:
     with pytest.raises(DatasetError, match=r"gives uint8\[\?, 3, 7\]: .*astype\('float32'\)"):
         check_fits({"x": np.zeros((5, 3, 7), np.uint8)}, [SPEC], "mine")
+    with pytest.raises(DatasetError, match=r"'model.batch_axes=\{x: null\}'"):
+        check_fits({"x": np.zeros((5, 3, 7, 2), np.float32)}, [SPEC], "mine")
     other = TensorSpec("z", (1, 2), "float32")
     with pytest.raises(DatasetError, match="give 'z', too"):
         check_fits({"x": np.zeros((5, 3, 7), np.float32)}, [SPEC, other], "mine")

@@ -146,6 +146,7 @@ def test_samples_that_cannot_be_had_are_refused_in_one_line(name: str, text: str
     with pytest.raises(DatasetError, match=text) as caught:
         PythonSamples(target=f"user_data:{name}").load([SPEC])
     assert "\n" not in str(caught.value)
+    assert str(caught.value).count("dataset.target=") == 1
 
 
 def test_what_is_no_set_of_samples_is_refused() -> None:

@@ -130,6 +130,10 @@ def test_types_are_those_of_the_model(tmp_path: Path, dtype: str) -> None:
     assert found["attention_mask"].dtype == np.float32
 
 
+def test_false_is_for_no_labels_as_in_other_datasets(tmp_path: Path) -> None:
+    assert made(tmp_path, texts(), labels=False).load([SPEC]).evaluation.targets is None
+
+
 @pytest.mark.parametrize(
     "labels", [[str(at) for at in range(20)], [f"tag {at}" for at in range(20)]]
 )

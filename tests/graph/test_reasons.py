@@ -1,9 +1,11 @@
 """A model that cannot be studied is refused with the reason and a remedy."""
 
+import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx_models import residual
 from refused_models import branched, half, in_a_list, named_classes, quantized
+from stateful_models import shaped
 
 from seqto.errors import ModelError
 from seqto.graph.constants import with_constants
@@ -34,6 +36,17 @@ def refusal(model: Model, quantizer: Quantizer) -> str:
 def test_float16(quantizer: type) -> None:
     expected = "its 4 layers are float16 already. Export it in float32."
     assert refusal(half(), quantizer()) == expected
+
+
+@EACH
+def test_float64(quantizer: type) -> None:
+    values = numpy_helper.from_array(np.ones((6, 4)), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], "fc")]
+    types = {"x": TensorProto.DOUBLE, "y": TensorProto.DOUBLE}
+    model = shaped({"x": ["N", 6]}, {"y": ["N", 4]}, types, nodes)
+    model.proto.graph.initializer.append(values)
+    expected = "its only layer is float64, which cannot be quantized. Export it in float32."
+    assert refusal(model, quantizer()) == expected
 
 
 @EACH

@@ -6,7 +6,7 @@ from onnx import helper
 from onnx_models import build, weight
 
 import seqto
-from seqto.errors import ModelError
+from seqto.errors import DatasetError, ModelError
 from seqto.types import Model
 
 
@@ -42,3 +42,12 @@ def test_a_float_model_that_is_not_finite_is_refused_with_a_remedy() -> None:
 
 def test_random_numbers_that_count_for_nothing_are_no_reason() -> None:
     assert ranked(0.0)
+
+
+def test_labels_of_a_call_are_not_left_out_by_a_config() -> None:
+    samples = np.random.RandomState(0).randn(40, 6).astype(np.float32)
+    fixed = "dataset.constants={scale: [0.0]}"
+    words = {"task": "classification", "overrides": [fixed], "tracking": None, "progress": False}
+    with pytest.raises(DatasetError, match="a label is 'cat'") as caught:
+        seqto.tune(noisy().proto, samples, labels=["cat"] * 40, **words)
+    assert "dataset.labels" not in str(caught.value)

@@ -1,5 +1,6 @@
 """What users are told of a model before they read figures."""
 
+import numpy as np
 from onnx_models import residual
 from suite_quantizers import prepared_residual
 
@@ -19,7 +20,11 @@ class Remarking(Classification):
 def test_it_is_said_how_much_of_the_file_layers_hold() -> None:
     prepared = prepared_residual(StaticQuantizer())
     (line,) = remarks_on(
-        prepared.model, prepared.layers, float(residual().size), Classification(), {}
+        prepared.model,
+        prepared.layers,
+        float(residual().size),
+        Classification(),
+        {"y": np.eye(3)},
     )
     assert line.startswith("layers hold ")
 
@@ -27,7 +32,7 @@ def test_it_is_said_how_much_of_the_file_layers_hold() -> None:
 def test_it_is_said_where_much_of_the_file_is_never_used() -> None:
     prepared = prepared_residual(StaticQuantizer())
     whole = 4.0 * prepared.model.size
-    _, line = remarks_on(prepared.model, prepared.layers, whole, Classification(), {})
+    _, line = remarks_on(prepared.model, prepared.layers, whole, Classification(), {"y": np.eye(3)})
     assert line.startswith("the float model without what it never uses is 25 % of its file")
 
 

@@ -99,6 +99,10 @@ def test_clear_cases(array: np.ndarray, given: TensorSpec, name: str, task: str)
         (np.full((8, 2), "cat"), IMAGE, "label", "of texts.*'model.outputs="),
         ((np.zeros((3, 6)), np.zeros((0, 6))), IMAGE, "dets", "task=detection"),
         ((np.zeros(3), np.zeros(5)), SOUND, "out", "task=regression"),
+        # Users, items and columns of a table are no texts.
+        (floats(5), TensorSpec("user_ids", (None, 1), "int64"), "out", "task=regression"),
+        (floats(5), TensorSpec("item_id", (None,), "int64"), "out", "task=regression"),
+        (floats(5), TensorSpec("X", (None, 10), "int64"), "out", "task=regression"),
         # Landmarks and ages are never negative, and of tags several hold.
         (100 * unit(np.abs(floats(136))), IMAGE, "fc1", "values from .* task=regression"),
         (np.abs(floats(3)), TEXT, "out", "task=regression"),

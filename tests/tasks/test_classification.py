@@ -1,10 +1,13 @@
 """One class per sample."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from suite_tasks import SingleOutputSuite, changed
 
 from seqto.errors import ConfigError, DatasetError
+from seqto.tasks.binary import Binary
 from seqto.tasks.classification import Classification
 from seqto.types import Outputs, Targets
 
@@ -76,3 +79,12 @@ def test_a_top_k_of_all_classes_is_refused() -> None:
     with pytest.raises(ConfigError, match="task.top_k.* below 6"):
         outputs = {"logits": LOGITS}
         Classification(top_k=6).metric.losses(outputs, changed(outputs, 1))
+
+
+@pytest.mark.parametrize(("task", "values"), [(Classification(), np.eye(2)), (Binary(), [-1, 1])])
+def test_a_float_model_that_tells_no_samples_apart_is_remarked_on(
+    task: Classification | Binary, values: Any
+) -> None:
+    rows = np.asarray(values, np.float32)
+    assert task.remark({"y": rows}) == ""
+    assert "is the same for all 3 samples" in task.remark({"y": rows[[1, 1, 1]]})
