@@ -12,8 +12,9 @@ from seqto.figures import figure, told
 from seqto.measuring.evaluate import float_latency, measure
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject, prepare_subject
-from seqto.pareto.front import BALANCED, comparable, in_float_units
+from seqto.pareto.front import comparable, in_float_units
 from seqto.pareto.limits import Constraint
+from seqto.pareto.recommend import BALANCED
 from seqto.types import Model, Trial, Version
 from seqto.workspace import Workspace
 

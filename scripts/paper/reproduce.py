@@ -182,12 +182,24 @@ def read_reports(folder: Path) -> dict[str, Any]:
     return {report["study"]["tags"]["seqto.model"]: report for report in reports}
 
 
+def _nearest_ideal(front: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the member of a front that the paper's way selects; of equals, the smallest."""
+    import numpy as np
+
+    from seqto.pareto.recommend import nearest_ideal
+
+    names = ("accuracy_loss", "size_bytes")
+    points = np.array([[each["metrics"][name] for name in names] for each in front])
+    order = np.lexsort((points[:, 1], nearest_ideal(points)))
+    return front[int(order[0])]
+
+
 def measured(
     plan: Plan, device: str, quantization: str, model: str, report: Mapping[str, Any]
 ) -> list[Figures]:
     """Return a study's figures: by the paper's dissimilarity, and by top-1 disagreement."""
     full = report["candidates"][0]
-    selected = report["candidates"][report["recommended"]["balanced"]]
+    selected = _nearest_ideal([each for each in report["candidates"] if each["pareto"]])
     figures = Figures(
         source=HERE,
         model=TITLES[model],

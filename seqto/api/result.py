@@ -226,12 +226,12 @@ class Result:
 
     @property
     def balanced(self) -> TunedCandidate | None:
-        """The member of the front nearest the ideal."""
+        """The smallest that cannot be told from the least lossy one, by a paired test."""
         return self.recommended.get("balanced")
 
     @property
     def accurate(self) -> TunedCandidate | None:
-        """The member of the front with the least loss."""
+        """The least lossy one that saves a fifth of the size or more."""
         return self.recommended.get("accurate")
 
     @property

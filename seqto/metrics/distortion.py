@@ -31,7 +31,8 @@ class NoiseToSignal:
     Of up to 32 values per sample each one is compared with its own variance over the samples
     (`values`), so that quantities of several units count alike. Larger outputs are a signal, such
     as a waveform or a map: a sample's error is compared with the power of that sample's deviation
-    from the mean sample (`sample`), or with a thousandth of the mean power if it is more silent.
+    from the mean sample (`sample`), or with a thousandth of the mean power if it is more silent;
+    of the mean sample only the share counts that is more than the chance of a few samples.
     What is the same for all samples is compared with its own power, and zeros with 1.
     """
 

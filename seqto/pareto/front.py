@@ -10,9 +10,8 @@ import numpy as np
 
 from seqto.errors import StudyError, nearest
 from seqto.figures import figure
-from seqto.types import Front, Recommendation, Trial, TrialState
-
-BALANCED = "balanced"
+from seqto.pareto.recommend import recommend
+from seqto.types import Front, Trial, TrialState
 
 
 def find_front(
@@ -26,11 +25,10 @@ def find_front(
     Only complete trials that repeat no other take part, and of trials with equal objectives only
     the first. The members are sorted by the first objective, then by the second, and so on.
 
-    At most `top_k` recommendations: `balanced` is the member nearest the ideal point when each
-    objective spans 0 to 1 over the front, and then each objective in turn names its best member
-    with the alias that the table of figures has for it, such as `accurate` or `small`. One trial
-    may be recommended under several names; of equally good ones it is the one that diverges least
-    from the float model.
+    At most `top_k` recommendations, see `recommend`: `balanced`, then each objective in turn names
+    its best member with the alias that the table of figures has for it, such as `accurate` or
+    `small`. One trial may be recommended under several names; of equally good ones it is the one
+    that diverges least from the float model.
 
     The hypervolume is in units of the float model, see `in_float_units` and `hypervolume`.
 
@@ -41,7 +39,7 @@ def find_front(
     return Front(
         objectives=tuple(objectives),
         members=tuple(members),
-        recommended=tuple(_recommend(members, objectives)[: max(top_k, 0)]),
+        recommended=tuple(recommend(members, objectives)[: max(top_k, 0)]),
         hypervolume=hypervolume(in_units),
     )
 
@@ -112,41 +110,6 @@ def _front_rows(points: np.ndarray) -> list[int]:
     distinct, rows = np.unique(points, axis=0, return_index=True)
     front = NonDominatedSorting().do(distinct, only_non_dominated_front=True)
     return [int(row) for row in rows[np.sort(front)]]
-
-
-def _recommend(members: Sequence[Trial], objectives: Sequence[str]) -> list[Recommendation]:
-    chosen = {BALANCED: _balanced(members, objectives)}
-    for name in objectives:
-        # size_bytes and size_ratio share an alias, which only one trial can hold.
-        chosen.setdefault(figure(name).best_alias, _best(members, name, objectives))
-    return [Recommendation(alias, trial) for alias, trial in chosen.items()]
-
-
-def _balanced(members: Sequence[Trial], objectives: Sequence[str]) -> Trial:
-    points = np.array([[trial.metrics[name] for name in objectives] for trial in members])
-    span = np.ptp(points, axis=0)
-    shares = (points - points.min(axis=0)) / np.where(span > 0, span, 1.0)
-    # Rounded, so that mirrored points tie. The tie goes to the smaller one: on a front of the float
-    # model and one other, the float model would be no balance.
-    distances = np.round(np.linalg.norm(shares, axis=1), 12).tolist()
-
-    def order(at: int) -> tuple[float, float, float]:
-        return distances[at], members[at].metrics.get("size_bytes", 0.0), _harm(members[at])
-
-    return members[min(range(len(members)), key=order)]
-
-
-def _best(members: Sequence[Trial], objective: str, objectives: Sequence[str]) -> Trial:
-    def order(trial: Trial) -> tuple[object, ...]:
-        others = [trial.metrics[name] for name in objectives]
-        return trial.metrics[objective], _harm(trial), others, trial.index
-
-    return min(members, key=order)
-
-
-def _harm(trial: Trial) -> float:
-    """Return the divergence, which tells trials apart whose losses are equal."""
-    return trial.metrics.get("divergence", 0.0)
 
 
 def _check_objectives(trials: Sequence[Trial], objectives: Sequence[str]) -> None:

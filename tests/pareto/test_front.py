@@ -97,7 +97,7 @@ def test_one_trial_may_hold_all_aliases() -> None:
 
 
 def test_balanced_tie_goes_to_the_smaller() -> None:
-    trials = [point(0, 0.3, 100), point(1, 0.2, 200), point(2, 0.1, 300), point(3, 0.0, 400)]
+    trials = [point(0, 0.03, 100), point(1, 0.02, 200), point(2, 0.01, 300), point(3, 0.0, 400)]
     assert aliases(find_front(trials, LOSS_SIZE, BASELINE))["balanced"] == 1
     assert aliases(find_front(trials[::3], LOSS_SIZE, BASELINE))["balanced"] == 0
     reversed_order = find_front(trials, ("size_bytes", "accuracy_loss"), BASELINE)
@@ -196,3 +196,49 @@ def test_ties_are_broken_by_the_divergence() -> None:
     assert recommended["accurate"] == 1
     assert recommended["small"] == 0
     assert recommended["balanced"] == 0
+
+
+# What is recommended where the losses of samples are known
+
+
+def sampled(index: int, lost: int, size: float, excluded: str = "") -> Trial:
+    """Return a trial that loses the first `lost` of 300 samples; its layers are a, b and c."""
+    losses = tuple([1.0] * lost + [0.0] * (300 - lost))
+    made = trial(
+        *(index,),
+        excluded=excluded,
+        accuracy_loss=lost / 300,
+        size_bytes=size,
+        size_ratio=size / 1000,
+    )
+    return dataclasses.replace(made, losses=losses)
+
+
+FLOAT = sampled(9, 0, 990, "abc")
+
+
+def test_balanced_is_the_smallest_that_cannot_be_told_from_the_best() -> None:
+    # Of 5 flips in one direction nobody can tell, of 8 everybody.
+    trials = [sampled(0, 8, 200), sampled(1, 5, 300, "a"), sampled(2, 0, 600, "ab"), FLOAT]
+    assert aliases(find_front(trials, LOSS_SIZE, BASELINE))["balanced"] == 1
+
+
+def test_the_float_model_is_not_recommended() -> None:
+    trials = [sampled(0, 20, 300), sampled(1, 3, 700, "a"), FLOAT]
+    front = find_front(trials, LOSS_SIZE, BASELINE)
+    assert aliases(front) == {"balanced": 1, "accurate": 1, "small": 0}
+    assert indices(front) == [9, 1, 0]
+    assert aliases(find_front([FLOAT], LOSS_SIZE, BASELINE))["balanced"] == 9
+
+
+def test_accurate_saves_a_fifth_if_anything_does() -> None:
+    trials = [sampled(0, 20, 300), sampled(1, 2, 700, "a"), sampled(2, 0, 950, "ab"), FLOAT]
+    assert aliases(find_front(trials, LOSS_SIZE, BASELINE))["accurate"] == 1
+    large = [sampled(1, 2, 850, "a"), sampled(2, 0, 950, "ab")]
+    assert aliases(find_front(large, LOSS_SIZE, BASELINE))["accurate"] == 2
+
+
+def test_what_is_ruined_is_not_recommended_while_something_works() -> None:
+    trials = [sampled(0, 250, 100), sampled(1, 29, 300, "a"), sampled(2, 0, 600, "ab")]
+    assert aliases(find_front(trials, LOSS_SIZE, BASELINE))["small"] == 1
+    assert aliases(find_front(trials[:1], LOSS_SIZE, BASELINE))["small"] == 0

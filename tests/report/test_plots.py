@@ -121,7 +121,7 @@ def test_front_labels_neither_overlap_nor_leave_the_axes(
 
 
 def test_objective_marks_at_one_place_are_stacked(drawn: list[Figure], tmp_path: Path) -> None:
-    record = study([trial(at, accuracy_loss=at / 9, size_bytes=9.0 - at) for at in range(3)])
+    record = study([trial(at, accuracy_loss=at / 90, size_bytes=9.0 - at) for at in range(3)])
     front = find_front(record.trials, LOSS_SIZE, record.baseline)
     plots.draw_objectives(objectives_info(record, front), tmp_path / "o.png")
     renderer = drawn[0].canvas.get_renderer()
