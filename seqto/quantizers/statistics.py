@@ -26,8 +26,8 @@ _HELD_BYTES = 2**22
 class Moments:
     """The mean of each column, `[groups, columns]`, and the means of their products.
 
-    The products are those of the columns from one of `starts` up to the next, so one array
-    `[groups, columns, columns]` for each of them.
+    The products are those within parts of the columns: an array `[groups, columns, columns]` for
+    each part.
     """
 
     rows: int
