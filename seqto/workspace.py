@@ -33,6 +33,10 @@ class Workspace:
         """Return where the activation ranges of a calibrated model are."""
         return self.root / "ranges" / f"{key}.json"
 
+    def learned(self, key: str) -> Path:
+        """Return where what a quantizer learned from samples is."""
+        return self.root / "learned" / f"{key}.npz"
+
     def scores(self, key: str) -> Path:
         """Return where the layer scores of an analysed model are."""
         return self.root / "scores" / f"{key}.json"

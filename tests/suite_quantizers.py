@@ -19,7 +19,7 @@ from quantizable_models import random_samples, shared_weight, weightless, wide
 from seqto.errors import ConfigError, ModelError
 from seqto.graph.prepare import prepare
 from seqto.models.local import LocalModel
-from seqto.protocols import Quantizer
+from seqto.protocols import Learns, Quantizer
 from seqto.types import (
     CODED,
     FLOAT16,
@@ -36,12 +36,16 @@ from seqto.types import (
 
 # Run in a process of its own, whose sets have another order.
 _QUANTIZE_AND_PRINT_SHA256 = """
-import hashlib, pickle, sys
+import dataclasses, hashlib, pickle, sys
 import onnx
+from seqto.protocols import Learns
 from seqto.types import Candidate, Model, Samples
 quantizer, data, inputs, ids, layers, excluded = pickle.load(sys.stdin.buffer)
 model, _ = quantizer.prepare(Model("residual", onnx.load_from_string(data)))
-ranges = quantizer.calibrate(model, Samples(inputs, ids))
+samples = Samples(inputs, ids)
+ranges = quantizer.calibrate(model, samples)
+if isinstance(quantizer, Learns):
+    model = dataclasses.replace(model, learned=quantizer.learn(model, ranges, samples))
 quantized = quantizer.quantize(model, ranges, Candidate.excluding(layers, excluded))
 print(hashlib.sha256(quantized.to_bytes()).hexdigest())
 """
@@ -58,6 +62,9 @@ class Prepared:
         self.layers: tuple[Layer, ...]
         self.model, self.layers = quantizer.prepare(floating)
         self.ranges: Ranges = quantizer.calibrate(self.model, samples)
+        if isinstance(quantizer, Learns):
+            learned = quantizer.learn(self.model, self.ranges, samples)
+            self.model = dataclasses.replace(self.model, learned=learned)
 
     @property
     def names(self) -> list[str]:
@@ -280,6 +287,18 @@ class QuantizerSuite:
         prepared.excluding("left")
         assert prepared.model.to_bytes() == model
         assert prepared.ranges == ranges
+
+    def test_what_was_learned_is_small_and_not_needed(self, prepared: Prepared) -> None:
+        if not isinstance(prepared.quantizer, Learns):
+            pytest.skip("learns nothing")
+        learned = prepared.model.learned
+        whole = sum(layer.weight_bytes for layer in prepared.layers)
+        # Four of 32 bits, and a few numbers for each output.
+        assert sum(each.nbytes for each in learned.values()) < 0.6 * whole
+        prepared.model = dataclasses.replace(prepared.model, learned={})
+        wanted = run(prepared.floating, prepared.inputs)[0]
+        outputs = run(prepared.excluding(), prepared.inputs)[0]
+        np.testing.assert_allclose(outputs, wanted, atol=0.1 * np.abs(wanted).max())
 
     def test_ranges_are_plain_numbers(self, prepared: Prepared) -> None:
         for low, high in prepared.ranges.values():

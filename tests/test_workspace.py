@@ -27,7 +27,7 @@ def test_default_can_be_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 def test_paths_of_one_key_lie_in_the_folder_and_differ(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path)
     kinds = [
-        *(workspace.samples, workspace.ranges, workspace.scores),
+        *(workspace.samples, workspace.ranges, workspace.scores, workspace.learned),
         *(workspace.reference, workspace.lock),
     ]
     paths = [kind(key) for kind in kinds for key in ("one", "two")]

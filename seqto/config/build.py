@@ -9,11 +9,12 @@ from typing import Any
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 
+from seqto.measuring.learned import from_document
 from seqto.measuring.parts import GROUPS, READ, Parts
 from seqto.measuring.subject import Subject, prepare_subject
 from seqto.pareto.limits import Constraint, Gate
 from seqto.protocols import Fetched, ModelSource, Served, Tracker
-from seqto.study.explore import RANGES
+from seqto.study.explore import LEARNED, RANGES
 from seqto.study.settings import StudySettings
 from seqto.types import Reading
 from seqto.workspace import Workspace
@@ -36,13 +37,17 @@ _last: tuple[str, Context] | None = None
 
 
 def build_context(config: DictConfig, given: Given | None = None) -> Context:
-    """Build what this config describes; a job of a study uses the ranges of its study."""
+    """Build what this config describes; a job uses what its study calibrated and learned."""
     tracker = build_tracker(config, given)
     parts = build_parts(config, given)
     workspace = Workspace.default()
-    # A job on another machine need not calibrate again.
-    ranges = tracker.read_document(config.study.run, RANGES) if config.study.run else None
-    subject = prepare_subject(parts, workspace, ranges)
+    # A job on another machine need not calibrate again, and would learn something else.
+    ranges, learned = (
+        tracker.read_document(config.study.run, name) if config.study.run else None
+        for name in (RANGES, LEARNED)
+    )
+    known = None if learned is None else from_document(learned)
+    subject = prepare_subject(parts, workspace, ranges, known)
     return Context(parts, subject, tracker, workspace)
 
 

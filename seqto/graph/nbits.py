@@ -76,10 +76,21 @@ def _is_allowed(block: int) -> bool:
     return block >= _SMALLEST_BLOCK and block & (block - 1) == 0
 
 
-def pack_nbits(weight: onnx.TensorProto, name: str, precision: str, block: int) -> Packed:
-    """Return a MatMul's weight as MatMulNBits reads it."""
+def pack_nbits(
+    weight: onnx.TensorProto,
+    name: str,
+    precision: str,
+    block: int,
+    chosen: np.ndarray | None = None,
+) -> Packed:
+    """Return a MatMul's weight as MatMulNBits reads it.
+
+    `chosen` are the integers of int4 in the form of the weight; by default its values are rounded.
+    """
     matrix = np.ascontiguousarray(numpy_helper.to_array(weight).T)
     integers, scales = in_blocks(matrix, precision, block)
+    if precision == INT4 and chosen is not None:
+        integers = np.ascontiguousarray(chosen.T).reshape(integers.shape)
     unsigned = (integers.astype(np.int16) + 2 ** (BITS[precision] - 1)).astype(np.uint8)
     if precision == INT4:
         packed = np.frombuffer(nibbles(unsigned), np.uint8)

@@ -58,14 +58,22 @@ PackedWeights = MutableMapping[tuple[object, ...], Packed]
 
 
 def pack(
-    weight: onnx.TensorProto, name: str, precision: str, reduced: tuple[int, ...], block: int
+    weight: onnx.TensorProto,
+    name: str,
+    precision: str,
+    reduced: tuple[int, ...],
+    block: int,
+    chosen: np.ndarray | None = None,
 ) -> Packed:
-    """Return the weight in this precision, in tensors and nodes whose names start with `name`."""
+    """Return the weight in this precision, in tensors and nodes whose names start with `name`.
+
+    `chosen` are the integers of int4 in the form of the weight; by default its values are rounded.
+    """
     packing = _Packing(weight, name)
     if precision == FLOAT16:
         packing.as_float16()
     elif precision == INT4:
-        packing.as_int4(reduced, block)
+        packing.as_int4(reduced, block, chosen)
     else:
         packing.as_integers(precision, reduced)
     return packing.result()
@@ -77,6 +85,39 @@ def in_blocks(matrix: np.ndarray, precision: str, block: int) -> tuple[np.ndarra
     if precision == INT4:
         return _in_int4(blocks, (2,))
     return _in_integers(blocks, (2,), precision)
+
+
+@dataclass(frozen=True, eq=False)
+class Rounded:
+    """A weight's values as integers, and the scale of each value, both in the weight's form."""
+
+    integers: np.ndarray
+    scales: np.ndarray
+
+    @property
+    def values(self) -> np.ndarray:
+        """What the integers stand for."""
+        return np.asarray(self.integers.astype(np.float32) * self.scales)
+
+
+def rounded(values: np.ndarray, precision: str, reduced: tuple[int, ...], block: int) -> Rounded:
+    """Return a weight as `pack` rounds it to these integers."""
+    if precision != INT4:
+        integers, scales = _in_integers(values.astype(np.float32), reduced, precision)
+        return Rounded(integers, np.broadcast_to(scales.astype(np.float32), values.shape))
+    order = _inputs_together(values.ndim, reduced)
+    turned = values.transpose(order)
+    cut = _cut(turned, tuple(map(order.index, reduced)), block)
+    integers, scales = _in_int4(cut.values.astype(np.float32), cut.within)
+    back = np.argsort(order)
+
+    def whole(blocks: np.ndarray) -> np.ndarray:
+        inside = tuple(map(slice, cut.flat))
+        flat: np.ndarray = blocks.reshape(cut.padded)[inside]
+        return flat.reshape(turned.shape).transpose(back)
+
+    every = np.broadcast_to(scales.astype(np.float32), cut.values.shape)
+    return Rounded(whole(integers), whole(every))
 
 
 class _Packing:
@@ -116,11 +157,14 @@ class _Packing:
         integers, scales = _in_integers(self._values.astype(np.float32), reduced, precision)
         self._scaled(self._hold(numpy_helper.from_array(integers, self._name)), scales)
 
-    def as_int4(self, reduced: tuple[int, ...], block: int) -> None:
+    def as_int4(self, reduced: tuple[int, ...], block: int, chosen: np.ndarray | None) -> None:
         order = _inputs_together(self._values.ndim, reduced)
         values = self._values.transpose(order)
-        cut = _cut(values, tuple(map(order.index, reduced)), block)
+        within = tuple(map(order.index, reduced))
+        cut = _cut(values, within, block)
         integers, scales = _in_int4(cut.values.astype(np.float32), cut.within)
+        if chosen is not None:
+            integers = np.ascontiguousarray(_cut(chosen.transpose(order), within, block).values)
         packed = helper.make_tensor(
             self._name, TensorProto.INT4, integers.shape, nibbles(integers), raw=True
         )
@@ -261,6 +305,13 @@ def _short(scales: np.ndarray) -> np.ndarray:
 def _nonzero(scales: np.ndarray) -> np.ndarray:
     """Return the scales, 1 where all values are zero: any scale is right there."""
     return np.where(scales == 0, np.float32(1), scales)
+
+
+def from_nibbles(packed: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """Return the integers from -8 to 7 that `nibbles` packed."""
+    halves = np.stack([packed & 0xF, packed >> 4], axis=-1).reshape(-1)[: math.prod(shape)]
+    # Shifted up and down again, so that the highest of the four bits is the sign.
+    return ((halves << 4).view(np.int8) >> 4).reshape(shape)
 
 
 def nibbles(integers: np.ndarray) -> bytes:

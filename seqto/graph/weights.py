@@ -4,7 +4,7 @@ Expects layers whose weights are float initializers; leaves every activation in 
 table (Gather) are unpacked when they are looked up, but a coded table is decoded as a whole.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 import onnx
@@ -41,6 +41,9 @@ RAISED = frozenset({CODED, INT4})
 
 CODED_STEP = 0.5
 """The step of coded weights in units of their row's RMS: about 3 bits a weight."""
+
+Integers = Callable[[], np.ndarray]
+"""Makes integers from -8 to 7 in the form of a weight; called only where they are packed."""
 
 _BIAS = 2
 """Which input of a layer is its bias."""
@@ -86,11 +89,13 @@ def store_into(
     packed: PackedWeights,
     nbits: Collection[str] = (),
     step: float = CODED_STEP,
+    chosen: Mapping[str, Integers] | None = None,
 ) -> None:
     """Change the weights of these layers to these precisions; `packed` is read and filled.
 
     The layers in `nbits` become MatMulNBits where their integers fill whole blocks. `step` is that
-    of coded weights, in units of their row's RMS.
+    of coded weights, in units of their row's RMS. `chosen` has the integers of int4 by layer; those
+    that share a weight have the same. Others are rounded.
     """
     wrong = sorted(set(precisions.values()) - {*STORED, FLOAT32})
     if wrong:
@@ -98,7 +103,7 @@ def store_into(
             f"weights cannot be stored as {', '.join(wrong)}: "
             f"choose from {', '.join(STORED)} and {FLOAT32}."
         )
-    storing = _Storing(proto.graph, block, packed)
+    storing = _Storing(proto.graph, block, packed, chosen or {})
     coding = _Coding(proto, step)
     for node, weights in _with_weights(proto.graph, storing.constants, precisions):
         precision = precisions[node.name]
@@ -157,7 +162,14 @@ def _finite(weight: onnx.TensorProto) -> np.ndarray:
 class _Storing:
     """Changes the weights of a graph's nodes one by one."""
 
-    def __init__(self, graph: onnx.GraphProto, block: int, packed: PackedWeights) -> None:
+    def __init__(
+        self,
+        graph: onnx.GraphProto,
+        block: int,
+        packed: PackedWeights,
+        chosen: Mapping[str, Integers],
+    ) -> None:
+        self._chosen = chosen
         self.constants = initializers(graph)
         self._graph = graph
         self._block = block
@@ -191,7 +203,8 @@ class _Storing:
         key = (OPERATION, weight.name, precision, block)
         if key not in self._packed:
             name = unused_name(f"{weight.name}_{precision}_blocks", self.constants)
-            self._packed[key] = pack_nbits(weight, name, precision, block)
+            integers = self._integers(node, precision)
+            self._packed[key] = pack_nbits(weight, name, precision, block, integers)
         self._replaced.add(weight.name)
         self._unpacking[self._packed[key].values.name] = self._packed[key]
         run_packed(node, self._packed[key], precision, block)
@@ -242,8 +255,14 @@ class _Storing:
             # The axis is in the name, because layers may read one weight along different axes.
             suffix = "".join([f"_{precision}", *(f"_{axis}" for axis in reduced[:1])])
             name = unused_name(weight.name + suffix, self.constants)
-            self._packed[key] = pack(weight, name, precision, reduced, self._block)
+            integers = self._integers(node, precision)
+            self._packed[key] = pack(weight, name, precision, reduced, self._block, integers)
         return self._packed[key]
+
+    def _integers(self, node: onnx.NodeProto, precision: str) -> np.ndarray | None:
+        """Return the integers that were chosen for this layer's weight, if any were."""
+        choose = self._chosen.get(node.name) if precision == INT4 else None
+        return None if choose is None else choose()
 
 
 def _position(node: onnx.NodeProto, weight: onnx.TensorProto) -> int:

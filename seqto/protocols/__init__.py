@@ -20,7 +20,7 @@ For all of them:
 from seqto.protocols.datasets import Dataset, HasInputs
 from seqto.protocols.devices import Device, Program, SeveralWorkers, SharesPrefixes, StandIn
 from seqto.protocols.metrics import Metric
-from seqto.protocols.quantizers import Quantizer, SeveralSchemes
+from seqto.protocols.quantizers import Learns, Quantizer, SeveralSchemes
 from seqto.protocols.searches import Search
 from seqto.protocols.sensitivities import Sensitivity
 from seqto.protocols.sources import Fetched, ModelSource
@@ -43,6 +43,7 @@ __all__ = [
     "GuessedTask",
     "Harm",
     "HasInputs",
+    "Learns",
     "Metric",
     "ModelSource",
     "Pages",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-from seqto.types import Candidate, Layer, Model, Ranges, Samples
+from seqto.types import Candidate, Layer, Learned, Model, Ranges, Samples
 
 
 class Quantizer(Protocol):
@@ -47,6 +47,21 @@ class Quantizer(Protocol):
 
     def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
         """Return the model of this candidate, the same bytes each time."""
+        ...
+
+
+@runtime_checkable
+class Learns(Protocol):
+    """Optional, for a quantizer whose weights are better if it has seen samples.
+
+    `quantize` then gets a model with `learned`; without it, it does as well as it can.
+    """
+
+    def learn(self, model: Model, ranges: Ranges, samples: Samples) -> Learned:
+        """Return what `quantize` needs to know of the samples; empty if that is nothing.
+
+        Whatever could differ from machine to machine is computed here, and not in `quantize`.
+        """
         ...
 
 

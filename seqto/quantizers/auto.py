@@ -1,7 +1,7 @@
 """Several schemes of static quantization: a study compares them before it excludes layers."""
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
@@ -9,7 +9,7 @@ from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError, nearest
 from seqto.quantizers.static import StaticQuantizer
-from seqto.types import Candidate, Layer, Model, Ranges, Samples
+from seqto.types import Candidate, Layer, Learned, Model, Ranges, Samples
 
 SCHEMES: Mapping[str, Mapping[str, Any]] = {
     "int8 per channel": {},
@@ -97,6 +97,17 @@ class AutoQuantizer:
     def calibrate(self, model: Model, samples: Samples) -> Ranges:
         """Return the ranges of the activations, which do not depend on the scheme."""
         return self._first.calibrate(model, samples)
+
+    def learn(self, model: Model, ranges: Ranges, samples: Samples) -> Learned:
+        """Return what suits these samples in each of the schemes."""
+        first = self._first
+        if not first.feedback:
+            return {}
+        # Kernels make no difference to weights.
+        schemes = {repr(replace(each, session={})): each for each in self._schemes.values()}
+        ways = [each.roundings(model, ranges) for each in schemes.values()]
+        others = {name: rounding for way in ways for name, rounding in way.items()}
+        return first.learn(model, ranges, samples, others)
 
     def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
         """Return the model of this candidate in its scheme, or in the first if it names none."""

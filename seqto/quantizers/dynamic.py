@@ -1,7 +1,7 @@
 """Dynamic quantization: integer weights; activations are quantized during inference."""
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Annotated, Any, Literal
 
 from onnxruntime.quantization.quant_utils import QuantizationMode, QuantType
@@ -15,6 +15,15 @@ from seqto.graph.layers import gemm_to_matmul, weight_layers
 from seqto.graph.links import sort_nodes
 from seqto.graph.weights import own_weights, store_into, stored_bytes
 from seqto.quantizers.known import Memory
+from seqto.quantizers.learning import (
+    RoundedWeight,
+    chosen_integers,
+    correct,
+    int4_kind,
+    kinds_of,
+    learn_weights,
+    rounded_by_ort,
+)
 from seqto.quantizers.ort import (
     QUANT_TYPES,
     WEIGHT_OPS,
@@ -36,6 +45,7 @@ from seqto.types import (
     INT8,
     Candidate,
     Layer,
+    Learned,
     Model,
     Ranges,
     Samples,
@@ -67,6 +77,7 @@ class DynamicQuantizer:
     op_types: list[str] | None = None
     exclude: list[str] = field(default_factory=list)
     block_size: Annotated[int, Field(ge=1)] = 32
+    feedback: bool = True
     extra_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -95,6 +106,14 @@ class DynamicQuantizer:
         """Return no ranges: they are found during inference."""
         return {}
 
+    def learn(self, model: Model, ranges: Ranges, samples: Samples) -> Learned:
+        """Return the integers of int4 and the shifts of biases that suit these samples."""
+        if not self.feedback:
+            return {}
+        layers = {each.name for each in weight_layers(model, self._layer_ops())}
+        others = self._roundings(model, ranges)
+        return learn_weights(model, layers, samples, self.block_size, others)
+
     def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
         """Return the model with integer operations in the int8 layers; the others run in float."""
         require_precisions(candidate, self.precisions, self.name)
@@ -104,6 +123,10 @@ class DynamicQuantizer:
         if INT4 in stored.values():
             model = known.raised(with_shapes)
         proto = model.copy_proto()
+        chosen = {}
+        if self.feedback:
+            correct(proto, known.model.learned, kinds_of(dict(candidate.precisions), self._kinds()))
+            chosen = known.once("chosen", lambda: chosen_integers(known.model, self.block_size))
         # ORT would make all layers that share a weight read its quantized form.
         own_weights(proto, stored)
         never = known.once("never", lambda: self._never(known.model))
@@ -135,7 +158,7 @@ class DynamicQuantizer:
             ) from error
         proto = quantizer.model.model
         stored |= left_by_ort(proto.graph, candidate)
-        store_into(proto, stored, self.block_size, known.packed)
+        store_into(proto, stored, self.block_size, known.packed, chosen=chosen)
         return Model(model.name, compact(proto, model))
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
@@ -147,6 +170,22 @@ class DynamicQuantizer:
         fine = self.per_channel and layer.op_type in ("LSTM", "MatMul")
         scales = outputs * 6 * len(values) if fine else 0
         return outputs * sum(values) + scales + _INTEGER_BYTES
+
+    def _roundings(self, model: Model, ranges: Ranges) -> dict[str, RoundedWeight]:
+        """Return how ORT rounds the weights of int8 layers, under the name of this way."""
+        layers = weight_layers(model, self._layer_ops())
+        never = self._never(model)
+        full = {each.name: INT8 for each in layers if each.name not in never}
+        try:
+            quantized = self.quantize(replace(model, learned={}), ranges, Candidate.of(full))
+        except QuantizationError:
+            # The candidates it concerns will say so.
+            return {}
+        return {INT8: rounded_by_ort(quantized)}
+
+    def _kinds(self) -> dict[str, str]:
+        """Return the ways to round a weight, by precision."""
+        return {INT4: int4_kind(self.block_size), INT8: INT8}
 
     def _never(self, model: Model) -> set[str]:
         layers = weight_layers(model, self._layer_ops())

@@ -4,7 +4,7 @@ import contextlib
 import io
 import tempfile
 from collections.abc import Collection, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -28,6 +28,15 @@ from seqto.graph.regions import better_in_float
 from seqto.graph.shared_weights import read_apart
 from seqto.graph.weights import INT4_OPSET, own_weights, store_into, stored_bytes
 from seqto.quantizers.known import Memory
+from seqto.quantizers.learning import (
+    RoundedWeight,
+    chosen_integers,
+    correct,
+    int4_kind,
+    kinds_of,
+    learn_weights,
+    rounded_by_ort,
+)
 from seqto.quantizers.mixtures import not_finite, too_mixed
 from seqto.quantizers.ort import (
     QDQ_OPS,
@@ -58,9 +67,11 @@ from seqto.types import (
     Arrays,
     Candidate,
     Layer,
+    Learned,
     Model,
     Ranges,
     Samples,
+    content_key,
 )
 
 _QDQ_BYTES = 1000
@@ -100,6 +111,7 @@ class StaticQuantizer:
     op_types: list[str] | None = None
     exclude: list[str] = field(default_factory=list)
     block_size: Annotated[int, Field(ge=1)] = 32
+    feedback: bool = True
     session: dict[str, str] = field(default_factory=dict)
     extra_options: dict[str, Any] = field(default_factory=dict)
 
@@ -155,6 +167,23 @@ class StaticQuantizer:
             for name, each in sorted(data.items())
         }
 
+    def learn(
+        self,
+        model: Model,
+        ranges: Ranges,
+        samples: Samples,
+        others: Mapping[str, RoundedWeight] | None = None,
+    ) -> Learned:
+        """Return the integers of int4 and the shifts of biases that suit these samples.
+
+        The shifts are for `others`, the ways to round weights to int8; by default for its own.
+        """
+        if not self.feedback:
+            return {}
+        layers = {each.name for each in weight_layers(model, self._layer_ops())}
+        ways = self.roundings(model, ranges) if others is None else others
+        return learn_weights(model, layers, samples, self.block_size, ways)
+
     def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
         """Return the QDQ model of the int8 and int16 layers; the others run in float."""
         require_precisions(candidate, self.precisions, self.name)
@@ -165,6 +194,14 @@ class StaticQuantizer:
         if fine or INT4 in stored.values():
             model = known.raised(with_shapes)
         proto = model.copy_proto()
+        chosen = {}
+        if self.feedback:
+            correct(
+                proto,
+                known.model.learned,
+                kinds_of(dict(candidate.precisions), self._kinds(), only),
+            )
+            chosen = known.once("chosen", lambda: chosen_integers(known.model, self.block_size))
         # ORT would make all layers that share a weight read its quantized form.
         own_weights(proto, stored)
         links = known.links(model)
@@ -199,7 +236,7 @@ class StaticQuantizer:
             ) from error
         proto = quantizer.model.model
         stored |= left_by_ort(proto.graph, candidate)
-        store_into(proto, stored, self.block_size, known.packed)
+        store_into(proto, stored, self.block_size, known.packed, chosen=chosen)
         read_apart(quantizer.model.model.graph)
         if self.keep_float:
             keep_in_float(proto, excluded)
@@ -214,6 +251,25 @@ class StaticQuantizer:
         # Scale and zero point of the weight, and then of the bias, which stays 32 bits wide.
         each = 4 + wide + (8 if self.quantize_bias and layer.op_type != "MatMul" else 0)
         return outputs * values * wide + (outputs if self.per_channel else 1) * each + _QDQ_BYTES
+
+    def roundings(self, model: Model, ranges: Ranges) -> dict[str, RoundedWeight]:
+        """Return how ORT rounds the weights of int8 layers, under the name of this way."""
+        layers = weight_layers(model, self._layer_ops())
+        never = self._never(model)
+        full = {each.name: INT8 for each in layers if each.name not in never}
+        try:
+            quantized = self.quantize(replace(model, learned={}), ranges, Candidate.of(full))
+        except QuantizationError:
+            # The candidates it concerns will say so.
+            return {}
+        return {self._kinds()[INT8]: rounded_by_ort(quantized)}
+
+    def _kinds(self) -> dict[str, str]:
+        """Return the ways to round a weight, by precision."""
+        options = (self.per_channel, self.weight_type, self.weight_symmetric, self.reduce_range)
+        way = content_key([*options, self.quantize_bias, repr(self.extra_options)])
+        int8 = f"{INT8}/{way}"
+        return {INT4: int4_kind(self.block_size), INT8: int8, INT16: int8}
 
     def _at_its_opset(self, model: Model) -> Model:
         """Return the model in an opset that has the types to quantize to."""

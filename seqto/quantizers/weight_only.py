@@ -13,6 +13,14 @@ from seqto.graph.layers import gemm_to_matmul, weight_layers
 from seqto.graph.nbits import LEAST_WEIGHTS, block_of, matmuls, nbits_bytes
 from seqto.graph.weights import CODED_STEP, RAISED, STORED, store_into, stored_bytes
 from seqto.quantizers.known import Memory
+from seqto.quantizers.learning import (
+    chosen_integers,
+    correct,
+    int4_kind,
+    kinds_of,
+    learn_weights,
+    stored_int8,
+)
 from seqto.quantizers.ort import (
     WEIGHT_OPS,
     find_layers,
@@ -28,6 +36,7 @@ from seqto.types import (
     INT8,
     Candidate,
     Layer,
+    Learned,
     Model,
     Ranges,
     Samples,
@@ -40,6 +49,8 @@ _NBITS_BYTES = 250
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class WeightOnlyQuantizer:
     """Makes files smaller. Needs no calibration.
+
+    With `feedback`, samples choose the integers of int4, and correct the biases of integer layers.
 
     With `kernels` unpacked, activations and speed are those of float. With nbits, each MatMul that
     ONNX Runtime can run as MatMulNBits is one in int4 and int8: faster, but it rounds activations
@@ -55,6 +66,7 @@ class WeightOnlyQuantizer:
     block_size: Annotated[int, Field(ge=1)] = 32
     kernels: Literal["unpacked", "nbits", "auto"] = "unpacked"
     coded_step: Annotated[float, Field(ge=0.02, le=3)] = CODED_STEP
+    feedback: bool = True
 
     def __post_init__(self) -> None:
         """Refuse operations that have no weights."""
@@ -96,6 +108,15 @@ class WeightOnlyQuantizer:
         """Return no ranges: no activation is quantized."""
         return {}
 
+    def learn(self, model: Model, ranges: Ranges, samples: Samples) -> Learned:
+        """Return the integers of int4 and the shifts of biases that suit these samples."""
+        if not self.feedback:
+            return {}
+        layers = {each.name for each in weight_layers(model, self.op_types or WEIGHT_OPS)}
+        # As MatMulNBits, int8 is in blocks and close enough.
+        others = {} if self.kernels == "nbits" else {INT8: stored_int8}
+        return learn_weights(model, layers, samples, self.block_size, others)
+
     def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
         """Return the model with its weights stored as the candidate says."""
         require_precisions(candidate, self.precisions, self.name)
@@ -104,9 +125,14 @@ class WeightOnlyQuantizer:
         if RAISED & {*stored.values()}:
             model = known.raised(lambda raised: raised)
         proto = model.copy_proto()
+        chosen = {}
+        if self.feedback:
+            kinds = {INT4: int4_kind(self.block_size), INT8: INT8}
+            correct(proto, known.model.learned, kinds_of(stored, kinds))
+            chosen = known.once("chosen", lambda: chosen_integers(known.model, self.block_size))
         nbits = known.once("nbits", lambda: self._nbits(known.model))
         packed = {name for name in nbits & stored.keys() if self._runs_packed(stored[name])}
-        store_into(proto, stored, self.block_size, known.packed, packed, self.coded_step)
+        store_into(proto, stored, self.block_size, known.packed, packed, self.coded_step, chosen)
         return Model(model.name, compact(proto, model))
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:

@@ -116,7 +116,7 @@ def _static_twin(model: Model, layers: Sequence[Layer], quantizer: Quantizer) ->
     names = {layer.name for layer in layers}
     never = [each.name for each in weight_layers(model, op_types) if each.name not in names]
     fine = quantizer.per_channel if isinstance(quantizer, DynamicQuantizer) else True
-    return StaticQuantizer(op_types=op_types, exclude=never, per_channel=fine)
+    return StaticQuantizer(op_types=op_types, exclude=never, per_channel=fine, feedback=False)
 
 
 @plain_dataclass

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from seqto.errors import StudyError
 from seqto.measuring.evaluate import float_latency
+from seqto.measuring.learned import as_document
 from seqto.measuring.record import Assignment
 from seqto.measuring.screen import Screen
 from seqto.measuring.subject import rank_layers
@@ -36,6 +37,9 @@ LOW_STABILITY = 0.7
 RANGES = "ranges.json"
 """The study's document of calibrated ranges, so that jobs on other machines need not calibrate."""
 
+LEARNED = "learned.json"
+"""The study's document of what its quantizer learned: other machines would compute it otherwise."""
+
 Launch = Callable[[str, Sequence[Assignment]], Iterable[str]]
 """Measures a study's assignments somewhere, and returns the ids of their trials."""
 
@@ -55,6 +59,9 @@ def explore(study: Study, run: str, launch: Launch, watch: Watch) -> int:
     """
     if study.tracker.read_document(run, RANGES) is None:
         study.tracker.log_document(run, RANGES, study.subject.ranges)
+    learned = study.subject.model.learned
+    if learned and study.tracker.read_document(run, LEARNED) is None:
+        study.tracker.log_document(run, LEARNED, as_document(learned))
     bases = _bases(study, run)
     record = _analysed(study, run, bases)
     further = {base: _ranking(study, base) for base in bases[1:]}

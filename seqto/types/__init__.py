@@ -6,7 +6,7 @@ from seqto.types.keys import content_key, sha256
 from seqto.types.layer_scores import NEGLIGIBLE, RUINED, Layer, LayerScore
 from seqto.types.model_outputs import Estimate, Outputs, Targets
 from seqto.types.observed import Entry, Observed, together
-from seqto.types.onnx_model import Kernel, Latency, Model, Ranges, TensorSpec
+from seqto.types.onnx_model import Kernel, Latency, Learned, Model, Ranges, TensorSpec
 from seqto.types.reading import BatchAxes, Interface, Reading
 from seqto.types.samples import Arrays, DataSplit, Samples, Splits
 from seqto.types.study_record import (
@@ -56,6 +56,7 @@ __all__ = [
     "Latency",
     "Layer",
     "LayerScore",
+    "Learned",
     "Measurement",
     "Model",
     "Observed",

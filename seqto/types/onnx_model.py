@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import onnx
 
 from seqto.errors import ModelError
@@ -13,6 +14,9 @@ from seqto.types.storage import chunks, file_size, is_large
 
 Ranges = Mapping[str, tuple[float, float]]
 """The smallest and largest value that calibration saw in each activation."""
+
+Learned = Mapping[str, np.ndarray]
+"""What a quantizer learned from samples about a model's weights, under names of its own."""
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,14 @@ class TensorSpec:
 class Model:
     """An ONNX model in memory, with the name that users see.
 
-    `session` has the session options that ONNX Runtime needs to run it as intended.
+    `session` has the session options that ONNX Runtime needs to run it as intended. `learned` is
+    what its quantizer learned from samples; it is no part of the model's file.
     """
 
     name: str
     proto: onnx.ModelProto
     session: Mapping[str, str] = field(default_factory=dict)
+    learned: Learned = field(default_factory=dict)
 
     def copy_proto(self) -> onnx.ModelProto:
         """Return a copy that may be changed."""

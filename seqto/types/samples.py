@@ -42,6 +42,16 @@ class Samples:
             mask=None if self.mask is None else self.mask[:count],
         )
 
+    def after(self, count: int) -> "Samples":
+        """Return the samples behind the first `count`."""
+        return replace(
+            self,
+            inputs={name: array[count:] for name, array in self.inputs.items()},
+            ids=self.ids[count:],
+            targets=None if self.targets is None else self.targets[count:],
+            mask=None if self.mask is None else self.mask[count:],
+        )
+
     def batches(self, size: int) -> Iterator[Arrays]:
         """Yield what to feed the model with, in order, at most `size` samples at a time.
 

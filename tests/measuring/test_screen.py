@@ -18,6 +18,7 @@ from seqto.pareto.front import non_dominated
 from seqto.pareto.limits import Constraint
 from seqto.protocols import Search
 from seqto.quantizers.auto import AutoQuantizer
+from seqto.quantizers.static import StaticQuantizer
 from seqto.search.budget import BudgetSearch
 from seqto.search.nsga2 import Nsga2Search
 from seqto.search.walk import Walk
@@ -37,6 +38,8 @@ def mixed_lab(folder: Path) -> Lab:
         folder,
         sensitivity=DivergenceSensitivity(samples=4, precisions=list(PRECISIONS)),
         search=BudgetSearch(budgets=8, evaluations=6, screens=SCREENS),
+        # With better int4, hardly anything else would be on the front.
+        quantizer=StaticQuantizer(feedback=False),
         precisions=PRECISIONS,
     )
 

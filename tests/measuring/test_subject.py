@@ -31,7 +31,7 @@ from seqto.sensitivity.paper import PaperSensitivity
 from seqto.tasks.classification import Classification
 from seqto.tasks.regression import Regression
 from seqto.tracking.memory import MemoryTracker
-from seqto.types import Candidate, LayerScore, Model, Ranges, Samples, sha256
+from seqto.types import Candidate, LayerScore, Learned, Model, Ranges, Samples, sha256
 from seqto.workspace import Workspace
 
 
@@ -47,7 +47,12 @@ CALLS = Calls()
 
 @dataclass(kw_only=True)
 class CountingQuantizer(StaticQuantizer):
-    """The static quantizer, counting its calibrations."""
+    """The static quantizer, counting its calibrations and what it learns."""
+
+    def learn(self, model: Model, ranges: Ranges, samples: Samples, *others: Any) -> Learned:
+        """Count the samples, then learn."""
+        CALLS.made.append(f"learn from {len(samples)}")
+        return super().learn(model, ranges, samples, *others)
 
     def calibrate(self, model: Model, samples: Samples) -> Ranges:
         """Count, then calibrate."""
@@ -158,11 +163,11 @@ def test_without_labels_the_baseline_has_no_accuracy(path: Path, workspace: Work
 def test_a_warm_workspace_computes_nothing_again(path: Path, workspace: Workspace) -> None:
     first = prepare_subject(parts(path), workspace)
     ranking = rank_layers(parts(path), first, workspace)
-    assert sorted(CALLS.made) == ["calibrate", "load", "score"]
+    assert sorted(CALLS.made) == ["calibrate", "learn from 8", "load", "score"]
     # Parts and a workspace made anew, as by another process.
     again = prepare_subject(parts(path), Workspace(workspace.root))
     assert rank_layers(parts(path), again, Workspace(workspace.root)) == ranking
-    assert len(CALLS.made) == 3
+    assert len(CALLS.made) == 4
     assert again.ranges == first.ranges
     assert again.baseline == first.baseline
     np.testing.assert_array_equal(again.reference["y"], first.reference["y"])
@@ -173,7 +178,8 @@ def test_given_ranges_are_not_calibrated_again(path: Path, workspace: Workspace)
     given = json.loads(json.dumps(first.ranges))
     CALLS.made.clear()
     # As a job of the study on another machine, whose cache is empty.
-    again = prepare_subject(parts(path), Workspace(workspace.root / "elsewhere"), given)
+    elsewhere = Workspace(workspace.root / "elsewhere")
+    again = prepare_subject(parts(path), elsewhere, given, first.model.learned)
     assert CALLS.made == ["load"]
     assert again.ranges == first.ranges
 
@@ -181,8 +187,11 @@ def test_given_ranges_are_not_calibrated_again(path: Path, workspace: Workspace)
 @pytest.mark.parametrize(
     ("changed", "computed"),
     [
-        ({"dataset": RandomDataset(seed=1)}, ["calibrate", "load", "score"]),
-        ({"quantizer": CountingQuantizer(calibration="percentile")}, ["calibrate", "score"]),
+        ({"dataset": RandomDataset(seed=1)}, ["calibrate", "learn from 8", "load", "score"]),
+        (
+            {"quantizer": CountingQuantizer(calibration="percentile")},
+            ["calibrate", "learn from 8", "score"],
+        ),
         ({"sensitivity": CountingSensitivity(samples=2)}, ["score"]),
         ({"threads": 2}, ["load"]),
         # Another batch may round another way.
@@ -208,7 +217,7 @@ def test_another_model_is_computed_again(path: Path, workspace: Workspace) -> No
     path.write_bytes(model.to_bytes())
     CALLS.made.clear()
     prepare_subject(parts(path), workspace)
-    assert sorted(CALLS.made) == ["calibrate", "load"]
+    assert sorted(CALLS.made) == ["calibrate", "learn from 8", "load"]
 
 
 def test_an_interrupted_computation_leaves_nothing_that_looks_finished(
@@ -244,7 +253,38 @@ def test_nothing_is_written_outside_the_workspace(
     rank_layers(parts(path), prepare_subject(parts(path), workspace), workspace)
     assert list(path.parent.iterdir()) == [path]
     kinds = {each.relative_to(workspace.root).parts[0] for each in workspace.root.rglob("*.*")}
-    assert kinds == {"ranges", "reference", "scores"}
+    assert kinds == {"learned", "ranges", "reference", "scores"}
+
+
+def test_what_was_learned_is_kept(path: Path, workspace: Workspace) -> None:
+    learned = prepare_subject(parts(path), workspace).model.learned
+    assert CALLS.made.count("learn from 8") == 1
+    again = prepare_subject(parts(path), workspace).model.learned
+    assert CALLS.made.count("learn from 8") == 1
+    assert learned.keys() == again.keys() != set()
+    for name, array in learned.items():
+        np.testing.assert_array_equal(array, again[name])
+
+
+def test_given_learned_is_not_learned_again(path: Path, workspace: Workspace) -> None:
+    given = {"shift": np.ones(3, np.float32)}
+    subject = prepare_subject(parts(path), workspace, learned=given)
+    assert subject.model.learned is given
+    assert not any("learn" in each for each in CALLS.made)
+
+
+def test_layers_are_judged_on_samples_that_taught_nothing(
+    path: Path, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqto.measuring.subject._JUDGED", 3)
+    prepare_subject(parts(path), workspace)
+    assert "learn from 5" in CALLS.made
+
+
+def test_another_way_to_quantize_learns_anew(path: Path, workspace: Workspace) -> None:
+    prepare_subject(parts(path), workspace)
+    prepare_subject(parts(path, quantizer=CountingQuantizer(block_size=16)), workspace)
+    assert CALLS.made.count("learn from 8") == 2
 
 
 def test_stored_ranges_are_json_that_people_can_read(path: Path, workspace: Workspace) -> None:

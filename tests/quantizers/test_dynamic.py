@@ -42,7 +42,7 @@ def test_outputs_are_those_of_onnxruntimes_quantize_dynamic(
     per_channel: bool, seed: int | None, tmp_path: Path
 ) -> None:
     floating = prepare(mobile())
-    quantizer = DynamicQuantizer(per_channel=per_channel)
+    quantizer = DynamicQuantizer(per_channel=per_channel, feedback=False)
     prepared = Prepared(quantizer, floating, random_samples(floating))
     # ORT renames a Gemm, and then does not know it when it is to be left alone.
     convolutions = [layer.name for layer in prepared.layers if layer.op_type == "Conv"]

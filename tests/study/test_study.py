@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
+import numpy as np
 import pytest
 from quantizable_models import RandomDataset
 from tiny_studies import CONFIG, BlindQuantizer, Lab, chain
@@ -16,6 +17,7 @@ from tiny_studies import CONFIG, BlindQuantizer, Lab, chain
 from seqto.datasets.digits import DigitsDataset
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.errors import ConfigError, DeviceError, StudyError, TrackingError
+from seqto.measuring.learned import from_document
 from seqto.measuring.record import Assignment
 from seqto.measuring.subject import prepare_subject
 from seqto.metrics.agreement import Top1Agreement, TopKAgreement
@@ -24,7 +26,7 @@ from seqto.protocols import Tracker
 from seqto.quantizers.static import StaticQuantizer
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.paper import PaperSensitivity
-from seqto.study.explore import RANGES
+from seqto.study.explore import LEARNED, RANGES
 from seqto.study.run import Outcome, run_study
 from seqto.study.settings import StudySettings
 from seqto.tracking.memory import MemoryTracker
@@ -141,7 +143,7 @@ def test_study_leaves_everything_in_the_tracker(
     assert held.state is TrialState.COMPLETE
     assert held.front == outcome.front
     assert held.files["report.json"] == b"{}"
-    assert set(held.files) == {"report.json", RANGES}
+    assert set(held.files) == {"report.json", RANGES, LEARNED}
     assert held.plan.config == CONFIG
     assert {score.layer.name for score in held.scores} == set(lab.subject.layer_names)
     assert set(held.baseline) >= {"size_bytes", "accuracy", "latency_ms"}
@@ -415,6 +417,16 @@ def test_the_study_holds_the_ranges_that_its_jobs_take(lab: Lab, tracker: Memory
     study = lab.run(tracker).record.id
     held = tracker.read_document(study, RANGES)
     assert held == {name: list(pair) for name, pair in lab.subject.ranges.items()} != {}
+
+
+def test_the_study_holds_what_its_jobs_need_not_learn(lab: Lab, tracker: MemoryTracker) -> None:
+    study = lab.run(tracker).record.id
+    document = tracker.read_document(study, LEARNED)
+    assert document is not None
+    held, learned = from_document(document), lab.subject.model.learned
+    assert held.keys() == learned.keys() != set()
+    for name, array in learned.items():
+        np.testing.assert_array_equal(held[name], array)
 
 
 def test_resumed_study_keeps_the_ranking_it_had(

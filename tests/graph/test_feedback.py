@@ -1,0 +1,89 @@
+"""Rounding with error feedback."""
+
+import numpy as np
+import pytest
+
+from seqto.graph.feedback import fed_back, what_counts
+
+
+def correlated(rows: int, columns: int, seed: int) -> np.ndarray:
+    """Return rows whose columns go together, as activations' do."""
+    mixing = np.random.RandomState(0).randn(columns // 4, columns)
+    draw = np.random.RandomState(seed)
+    noise = draw.randn(rows, columns)
+    return draw.randn(rows, columns // 4) @ mixing + 0.2 * noise + 0.5
+
+
+def test_outputs_move_much_less_than_with_the_nearest_integers_also_on_other_rows() -> None:
+    weight = np.random.RandomState(1).randn(1, 24, 160)
+    seen, unseen = correlated(2000, 160, 2), correlated(500, 160, 3)
+    scales = np.full_like(weight, 0.5)
+    chosen = fed_back(weight, scales, (seen.T @ seen / len(seen))[None], -8, 7)
+    assert chosen is not None
+    nearest = np.clip(np.rint(weight / scales), -8, 7)
+    errors = [
+        np.square(unseen @ (weight - integers * scales)[0].T).mean()
+        for integers in (chosen, nearest)
+    ]
+    assert errors[0] < errors[1] / 4
+
+
+def test_independent_inputs_are_rounded_to_the_nearest() -> None:
+    weight = np.random.RandomState(1).randn(2, 5, 9)
+    moments = np.stack([np.diag(np.arange(1.0, 10)), np.eye(9)])
+    chosen = fed_back(weight, np.full_like(weight, 0.3), moments, -8, 7)
+    np.testing.assert_array_equal(chosen, np.clip(np.rint(weight / np.float32(0.3)), -8, 7))
+
+
+def test_groups_do_not_depend_on_each_other() -> None:
+    weight = np.random.RandomState(1).randn(3, 4, 12)
+    scales = np.full_like(weight, 0.4)
+    rows = [correlated(100, 12, seed) for seed in range(3)]
+    moments = np.stack([each.T @ each / 100 for each in rows])
+    together = fed_back(weight, scales, moments, -8, 7)
+    assert together is not None
+    for group in range(3):
+        some = slice(group, group + 1)
+        alone = fed_back(weight[some], scales[some], moments[some], -8, 7)
+        np.testing.assert_array_equal(together[some], alone)
+
+
+def test_what_it_is_given_stays_as_it_is() -> None:
+    # One output: then rows and columns have the same order in memory.
+    weight = np.random.RandomState(1).randn(3, 1, 9).astype(np.float32)
+    before = weight.copy()
+    fed_back(weight, np.full_like(weight, 0.4), np.ones((3, 9, 9)), -8, 7)
+    np.testing.assert_array_equal(weight, before)
+
+
+def test_inputs_that_are_always_zero_or_not_finite() -> None:
+    weight = np.random.RandomState(1).randn(1, 4, 6)
+    scales = np.full_like(weight, 0.4)
+    nearest = np.clip(np.rint(weight / np.float32(0.4)), -8, 7)
+    np.testing.assert_array_equal(fed_back(weight, scales, np.zeros((1, 6, 6)), -8, 7), nearest)
+    assert fed_back(weight, scales, np.full((1, 6, 6), np.nan), -8, 7) is None
+
+
+@pytest.mark.parametrize(("rows", "share"), [(8, 0.3), (200, 1.0)])
+@pytest.mark.parametrize("corrected", [False, True])
+def test_correlations_of_few_rows_are_trusted_less(
+    rows: int, share: float, corrected: bool
+) -> None:
+    seen = correlated(rows, 12, 5)
+    mean, moments = seen.mean(axis=0), seen.T @ seen / rows
+    spread = moments - np.outer(mean, mean)
+    counts = what_counts(mean[None], moments[None], rows, corrected=corrected)
+    found = counts[0] - np.outer(mean, mean)
+    np.testing.assert_allclose(np.diag(found), np.diag(spread))
+    apart = ~np.eye(12, dtype=bool)
+    np.testing.assert_allclose(found[apart], share * spread[apart])
+
+
+def test_the_mean_is_left_to_the_bias_if_many_rows_were_seen() -> None:
+    seen = correlated(1000, 12, 5)
+    mean, moments = seen.mean(axis=0), seen.T @ seen / 1000
+    left, kept = (
+        what_counts(mean[None], moments[None], 1000, corrected=each)[0] for each in (True, False)
+    )
+    np.testing.assert_allclose(left, np.cov(seen.T, bias=True))
+    np.testing.assert_allclose(kept, moments)
