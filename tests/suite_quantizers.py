@@ -21,6 +21,7 @@ from seqto.graph.prepare import prepare
 from seqto.models.local import LocalModel
 from seqto.protocols import Learns, Quantizer
 from seqto.types import (
+    CODED,
     FLOAT16,
     FLOAT32,
     INT4,
@@ -166,9 +167,11 @@ class QuantizerSuite:
         for precisions in mixtures:
             quantized = prepared.mixed(*precisions)
             onnx.checker.check_model(quantized.proto, full_check=True)
+            # Three bits a weight move the outputs further than four.
+            near = (0.3 if CODED in precisions else 0.2) * np.abs(wanted).max()
             for optimized in (False, True):
                 outputs = run(quantized, prepared.inputs, optimized=optimized)[0]
-                np.testing.assert_allclose(outputs, wanted, atol=0.2 * np.abs(wanted).max())
+                np.testing.assert_allclose(outputs, wanted, atol=near)
             found.add(quantized.to_bytes())
             assert prepared.mixed(*precisions).to_bytes() == quantized.to_bytes()
         assert len(found) == len(mixtures)
@@ -191,7 +194,14 @@ class QuantizerSuite:
         prepared = Prepared(prepared.quantizer, floating, random_samples(floating))
         whole = sum(layer.weight_bytes for layer in prepared.layers)
         rest = len(floating.to_bytes()) - whole
-        shares = {INT4: 4.5 / 32, INT8: 1 / 4, INT16: 1 / 4, FLOAT16: 1 / 2, FLOAT32: 1}
+        shares = {
+            CODED: 3.25 / 32,
+            INT4: 4.5 / 32,
+            INT8: 1 / 4,
+            INT16: 1 / 4,
+            FLOAT16: 1 / 2,
+            FLOAT32: 1,
+        }
         for precision in prepared.quantizer.precisions:
             size = len(prepared.mixed(precision).to_bytes())
             assert size - rest == pytest.approx(shares[precision] * whole, rel=0.05)
@@ -244,7 +254,8 @@ class QuantizerSuite:
             quantized = prepared.mixed(*precisions)
             onnx.checker.check_model(quantized.proto, full_check=True)
             outputs = run(quantized, prepared.inputs)[0]
-            np.testing.assert_allclose(outputs, wanted, atol=0.2 * np.abs(wanted).max())
+            near = (0.3 if CODED in precisions else 0.2) * np.abs(wanted).max()
+            np.testing.assert_allclose(outputs, wanted, atol=near)
 
     def test_same_candidate_gives_the_same_bytes(self, prepared: Prepared) -> None:
         first = prepared.excluding("left").to_bytes()

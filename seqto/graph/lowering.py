@@ -14,6 +14,7 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from seqto.graph.decoders import DOMAIN
 from seqto.graph.links import drop_unused
 from seqto.graph.nbits import unpack_matmuls
 from seqto.graph.nodes import (
@@ -37,6 +38,7 @@ def lowered(model: Model) -> Model:
     """Return the model with constants folded and without ConvInteger and DynamicQuantizeLinear."""
     proto = model.copy_proto()
     fold_constants(proto)
+    _drop_decoding(proto)
     unpack_matmuls(proto)
     split_integer_convolutions(proto)
     split_dynamic_quantization(proto)
@@ -44,6 +46,22 @@ def lowered(model: Model) -> Model:
     # Shapes inferred for a free batch size do not help an importer that fixes it.
     del proto.graph.value_info[:]
     return Model(model.name, proto)
+
+
+def decode_weights(proto: onnx.ModelProto) -> None:
+    """Make coded weights plain constants, which is what ONNX Runtime does when it loads a model."""
+    if any(each.domain == DOMAIN for each in proto.functions):
+        fold_constants(proto)
+        _drop_decoding(proto)
+        drop_unused(proto.graph)
+
+
+def _drop_decoding(proto: onnx.ModelProto) -> None:
+    """Delete the functions that decode weights."""
+    for field in (proto.functions, proto.opset_import):
+        for index in reversed(range(len(field))):
+            if field[index].domain == DOMAIN:
+                del field[index]
 
 
 def fold_constants(proto: onnx.ModelProto) -> None:
@@ -79,6 +97,7 @@ def _computed(
     part = onnx.ModelProto()
     part.ir_version = proto.ir_version
     part.opset_import.extend(proto.opset_import)
+    part.functions.extend(proto.functions)
     part.graph.name = "constants"
     part.graph.node.extend(nodes)
     part.graph.initializer.extend(each for each in proto.graph.initializer if each.name in read)

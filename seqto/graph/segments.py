@@ -9,6 +9,7 @@ from onnx import TensorProto, helper
 
 from seqto.graph.inferred_shapes import inferred_values
 from seqto.graph.links import Links
+from seqto.graph.lowering import decode_weights
 from seqto.graph.nodes import initializers, reads, replace_nodes
 from seqto.types import Model
 
@@ -85,6 +86,8 @@ def in_order(model: Model) -> Model:
     ONNX Runtime does it: what is passed from part to part is then still quantized.
     """
     proto = model.copy_proto()
+    # All coded weights come from a few streams: parts of the model cannot share them.
+    decode_weights(proto)
     graph = proto.graph
     if not graph.value_info:
         graph.value_info.extend(inferred_values(proto))

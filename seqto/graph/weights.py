@@ -1,7 +1,7 @@
 """Stores the weights of single layers in fewer bits; they are unpacked when a session is created.
 
 Expects layers whose weights are float initializers; leaves every activation in float. The rows of a
-table (Gather) are unpacked when they are looked up.
+table (Gather) are unpacked when they are looked up, but a coded table is decoded as a whole.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -11,7 +11,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper, version_converter
 
 from seqto.errors import LayerError, QuantizationError
+from seqto.graph.coded_weights import CodedWeight, code_weights
 from seqto.graph.files import changed
+from seqto.graph.grids import on_grid
 from seqto.graph.layers import reduced_axes, weight_of, weights_of
 from seqto.graph.links import drop_unused
 from seqto.graph.load import first_line
@@ -26,16 +28,22 @@ from seqto.graph.nbits import (
 from seqto.graph.nodes import all_nodes, initializers, replace_nodes, tensor_names, unused_name
 from seqto.graph.packing import HALF, Packed, PackedWeights, even_blocks, pack
 from seqto.graph.tables import Lookup, is_lookup
-from seqto.types import FLOAT16, FLOAT32, INT4, INT8, INT16, Layer, Model
+from seqto.types import CODED, FLOAT16, FLOAT32, INT4, INT8, INT16, Layer, Model
 
 INT4_OPSET = 21
 """The first opset with 4-bit tensors, and with 16-bit ones in QuantizeLinear."""
 
-STORED = (INT4, INT8, INT16, FLOAT16)
+STORED = (CODED, INT4, INT8, INT16, FLOAT16)
 """The precisions that these functions store weights in."""
 
 Integers = Callable[[], np.ndarray]
 """Makes integers from -8 to 7 in the form of a weight; called only where they are packed."""
+
+RAISED = frozenset({CODED, INT4})
+"""Those of them that need this opset."""
+
+CODED_STEP = 0.5
+"""The step of coded weights in units of their row's RMS: about 3 bits a weight."""
 
 _BIAS = 2
 """Which input of a layer is its bias."""
@@ -68,7 +76,7 @@ def store_int4(model: Model, layers: Collection[str], block: int) -> Model:
 
 def store(model: Model, precisions: Mapping[str, str], block: int = 32) -> Model:
     """Return the model with the weights of these layers in these precisions."""
-    raised = at_opset(model, INT4_OPSET) if INT4 in precisions.values() else model
+    raised = at_opset(model, INT4_OPSET) if RAISED & {*precisions.values()} else model
     proto = raised.copy_proto()
     store_into(proto, precisions, block, {})
     return Model(model.name, proto)
@@ -80,12 +88,14 @@ def store_into(
     block: int,
     packed: PackedWeights,
     nbits: Collection[str] = (),
+    step: float = CODED_STEP,
     chosen: Mapping[str, Integers] | None = None,
 ) -> None:
     """Change the weights of these layers to these precisions; `packed` is read and filled.
 
-    The layers in `nbits` become MatMulNBits where their integers fill whole blocks. `chosen` has
-    the integers of int4 by layer; those that share a weight have the same. Others are rounded.
+    The layers in `nbits` become MatMulNBits where their integers fill whole blocks. `step` is that
+    of coded weights, in units of their row's RMS. `chosen` has the integers of int4 by layer; those
+    that share a weight have the same. Others are rounded.
     """
     wrong = sorted(set(precisions.values()) - {*STORED, FLOAT32})
     if wrong:
@@ -94,17 +104,59 @@ def store_into(
             f"choose from {', '.join(STORED)} and {FLOAT32}."
         )
     storing = _Storing(proto.graph, block, packed, chosen or {})
+    coding = _Coding(proto, step)
     for node, weights in _with_weights(proto.graph, storing.constants, precisions):
         precision = precisions[node.name]
         runs_packed = node.name in nbits and precision in BITS
         for weight in weights:
             size = block_of(weight.dims[0], precision, block) if runs_packed else 0
-            if size:
+            if precision == CODED and 0 in weight.dims:
+                # A weight without values stays as it is.
+                continue
+            if precision == CODED:
+                storing.read_decoded(node, weight, coding.output(node, weight))
+            elif size:
                 storing.run_packed(node, weight, precision, size)
                 import_domain(proto)
             else:
                 storing.store(node, weight, precision)
     storing.finish()
+    coding.finish()
+
+
+class _Coding:
+    """Collects the weights to be coded: they are coded together."""
+
+    def __init__(self, proto: onnx.ModelProto, step: float) -> None:
+        self._proto = proto
+        self._step = step
+        self._taken = tensor_names(proto.graph)
+        self._weights: dict[tuple[object, ...], CodedWeight] = {}
+
+    def output(self, node: onnx.NodeProto, weight: onnx.TensorProto) -> str:
+        """Return the name that this layer's weight has once it is decoded."""
+        reduced = reduced_axes(node, weight)
+        key = (weight.name, reduced)
+        if key not in self._weights:
+            name = unused_name(f"w{len(self._weights):x}", self._taken)
+            self._taken.add(name)
+            grid = on_grid(_finite(weight), reduced, self._step)
+            self._weights[key] = CodedWeight(name, grid, weight.data_type)
+        return self._weights[key].output
+
+    def finish(self) -> None:
+        """Add the streams and the nodes that decode them."""
+        code_weights(self._proto, [*self._weights.values()])
+
+
+def _finite(weight: onnx.TensorProto) -> np.ndarray:
+    values = np.asarray(numpy_helper.to_array(weight))
+    if not np.isfinite(values).all():
+        raise QuantizationError(
+            f"weight {weight.name!r} has values that are not finite numbers, which {CODED} cannot "
+            f"hold. Choose {FLOAT32} for its layer."
+        )
+    return values
 
 
 class _Storing:
@@ -135,9 +187,13 @@ class _Storing:
         if is_lookup(node):
             self._lookups[node.name] = Lookup(node, weight, found)
             return
-        # A MatMul may read its weight on both sides: the one on the right was packed.
-        at = list(node.input).index(weight.name, 1 if node.input[1] == weight.name else 0)
-        self._read(node, at, found)
+        self._read(node, _position(node, weight), found)
+        self._store_bias(node)
+
+    def read_decoded(self, node: onnx.NodeProto, weight: onnx.TensorProto, name: str) -> None:
+        """Let the node read this weight under the name that it has once it is decoded."""
+        self._replaced.add(weight.name)
+        node.input[_position(node, weight)] = name
         self._store_bias(node)
 
     def run_packed(
@@ -178,7 +234,7 @@ class _Storing:
         node.input[at] = found.output
 
     def _store_bias(self, node: onnx.NodeProto) -> None:
-        bias = _bias_of(node, self.constants)
+        bias = bias_of(node, self.constants)
         if bias is not None:
             # Next to weights this coarse, float16 is precise enough for a bias.
             short = self._in_precision(node, bias, FLOAT16)
@@ -209,7 +265,13 @@ class _Storing:
         return None if choose is None else choose()
 
 
-def _bias_of(
+def _position(node: onnx.NodeProto, weight: onnx.TensorProto) -> int:
+    """Return which input of a node this weight is."""
+    # A MatMul may read its weight on both sides: the one on the right was packed.
+    return list(node.input).index(weight.name, 1 if node.input[1] == weight.name else 0)
+
+
+def bias_of(
     node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]
 ) -> onnx.TensorProto | None:
     """Return the layer's bias, if it is a constant that float16 can hold."""
@@ -253,7 +315,7 @@ def at_opset(model: Model, version: int) -> Model:
     except Exception as error:  # The converter raises RuntimeError and others.
         raise QuantizationError(
             f"model {model.name!r} cannot be converted from opset {given} to {version} "
-            f"({first_line(error)}), which {INT4} and {INT16} need. Export it with opset "
+            f"({first_line(error)}), which {INT4}, {INT16} and {CODED} need. Export it with opset "
             f"{version} or later, or leave these precisions out."
         ) from error
     needed = helper.find_min_ir_version_for(list(proto.opset_import), ignore_unknown=True)
@@ -265,6 +327,8 @@ def stored_bytes(layer: Layer, precision: str, block: int = 32) -> int:
     """Return about how many bytes of the model's file a layer's weight takes in this precision."""
     if precision == FLOAT32:
         return layer.weight_bytes
+    if precision == CODED:
+        return layer.coded_bytes
     outputs, *values = layer.shape
     names = (_LOOKUP_BYTES if layer.op_type == "Gather" else _UNPACKING_BYTES)[precision]
     return sum(outputs * _value_bytes(each, precision, block) + names for each in values)

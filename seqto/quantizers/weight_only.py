@@ -1,16 +1,17 @@
 """Weight-only quantization: weights in fewer bits, mostly unpacked at load to run in float."""
 
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError
+from seqto.graph.coded_sizes import coded_sizes
 from seqto.graph.files import compact
 from seqto.graph.layers import gemm_to_matmul, weight_layers
 from seqto.graph.nbits import LEAST_WEIGHTS, block_of, matmuls, nbits_bytes
-from seqto.graph.weights import STORED, store_into, stored_bytes
+from seqto.graph.weights import CODED_STEP, RAISED, STORED, store_into, stored_bytes
 from seqto.quantizers.known import Memory
 from seqto.quantizers.learning import (
     chosen_integers,
@@ -28,6 +29,7 @@ from seqto.quantizers.ort import (
     require_precisions,
 )
 from seqto.types import (
+    CODED,
     FLOAT16,
     FLOAT32,
     INT4,
@@ -54,6 +56,8 @@ class WeightOnlyQuantizer:
     ONNX Runtime can run as MatMulNBits is one in int4 and int8: faster, but it rounds activations
     and takes some bytes more. With auto, only large ones are, in int4, where that rounding is small
     beside the weights' own.
+
+    Coded weights are integers of about 3 bits, entropy-coded: the larger `coded_step`, the fewer.
     """
 
     name: str = "weight_only"
@@ -62,6 +66,7 @@ class WeightOnlyQuantizer:
     block_size: Annotated[int, Field(ge=1)] = 32
     kernels: Literal["unpacked", "nbits", "auto"] = "unpacked"
     feedback: bool = True
+    coded_step: Annotated[float, Field(ge=0.02, le=3)] = CODED_STEP
 
     def __post_init__(self) -> None:
         """Refuse operations that have no weights."""
@@ -71,7 +76,7 @@ class WeightOnlyQuantizer:
     @property
     def precisions(self) -> tuple[str, ...]:
         """The precisions that a layer may have."""
-        return (INT4, INT8, FLOAT16, FLOAT32)
+        return (CODED, INT4, INT8, FLOAT16, FLOAT32)
 
     @property
     def batch_invariant(self) -> bool:
@@ -96,7 +101,8 @@ class WeightOnlyQuantizer:
                 "constant weights on the right, of a multiple of 32 rows, that nothing else reads. "
                 "Choose kernels=auto or kernels=unpacked."
             )
-        return prepared, layers
+        sizes = coded_sizes(prepared, layers, self.coded_step)
+        return prepared, tuple(replace(each, coded_bytes=sizes[each.name]) for each in layers)
 
     def calibrate(self, model: Model, samples: Samples) -> Ranges:
         """Return no ranges: no activation is quantized."""
@@ -116,7 +122,7 @@ class WeightOnlyQuantizer:
         require_precisions(candidate, self.precisions, self.name)
         known = self._memory.of(model, repr(self))
         stored = in_precisions(candidate, STORED)
-        if INT4 in stored.values():
+        if RAISED & {*stored.values()}:
             model = known.raised(lambda raised: raised)
         proto = model.copy_proto()
         chosen = {}
@@ -126,7 +132,7 @@ class WeightOnlyQuantizer:
             chosen = known.once("chosen", lambda: chosen_integers(known.model, self.block_size))
         nbits = known.once("nbits", lambda: self._nbits(known.model))
         packed = {name for name in nbits & stored.keys() if self._runs_packed(stored[name])}
-        store_into(proto, stored, self.block_size, known.packed, packed, chosen)
+        store_into(proto, stored, self.block_size, known.packed, packed, self.coded_step, chosen)
         return Model(model.name, compact(proto, model))
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:

@@ -144,8 +144,9 @@ def _describe(trial: Trial) -> str:
 def _about(name: str) -> str:
     """Return the description of a registered model."""
     return (
-        "Selectively quantized by seqto. Its aliases: **balanced** is the smallest whose loss cannot "
-        "be told from the least, **accurate** has the least loss of those that save a fifth, "
+        "Selectively quantized by seqto. Its aliases: **balanced** is the smallest whose loss "
+        "cannot be told from the least, **accurate** has the least loss of those that save a "
+        "fifth, "
         "**small** is the smallest that still works, **champion** was promoted.\n\n"
         f'    mlflow.onnx.load_model("models:/{name}@balanced")'
     )

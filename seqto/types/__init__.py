@@ -1,6 +1,6 @@
 """The data that flows through a study: frozen, plain, one way."""
 
-from seqto.types.candidates import FLOAT16, FLOAT32, INT4, INT8, INT16, SHORT, Candidate
+from seqto.types.candidates import CODED, FLOAT16, FLOAT32, INT4, INT8, INT16, SHORT, Candidate
 from seqto.types.fronts import Front, Recommendation, Version
 from seqto.types.keys import content_key, sha256
 from seqto.types.layer_scores import NEGLIGIBLE, RUINED, Layer, LayerScore
@@ -26,6 +26,7 @@ from seqto.types.study_record import (
 from seqto.types.trials import Measurement, Trial, TrialState, trial_name
 
 __all__ = [
+    "CODED",
     "COMMAND",
     "CONSTRAINT",
     "FLOAT16",

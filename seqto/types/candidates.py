@@ -10,8 +10,9 @@ FLOAT16 = "float16"
 INT4 = "int4"
 INT8 = "int8"
 INT16 = "int16"
+CODED = "coded"
 
-SHORT = {INT4: "i4", INT8: "i8", INT16: "i16", FLOAT16: "f16", FLOAT32: "f32"}
+SHORT = {CODED: "c", INT4: "i4", INT8: "i8", INT16: "i16", FLOAT16: "f16", FLOAT32: "f32"}
 """The precisions' short names in tables."""
 
 

@@ -16,7 +16,8 @@ class Layer:
     `shape` is that of its weight as a matrix: outputs, and values per output; of several weights
     with the same outputs (LSTM), the values of each. Layers of the same `group` must have the same
     precision; layers that share a weight tensor have the same `weight`. A layer that is
-    `only_stored` in fewer bits runs in float in every precision.
+    `only_stored` in fewer bits runs in float in every precision. `coded_bytes` are what it takes in
+    the model's file if it is coded, which depends on its values.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Layer:
     group: str = field(default="", compare=False)
     weight: str = field(default="", compare=False)
     only_stored: bool = field(default=False, compare=False)
+    coded_bytes: int = field(default=0, compare=False)
 
     @property
     def unit(self) -> str:

@@ -48,6 +48,7 @@ def quantized(model: Model, quantizer: Quantizer, precision: str) -> Model:
         (DynamicQuantizer(per_channel=True), "int8"),
         (WeightOnlyQuantizer(), "int8"),
         (WeightOnlyQuantizer(), "int4"),
+        (WeightOnlyQuantizer(), "coded"),
     ],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )

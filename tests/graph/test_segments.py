@@ -23,6 +23,7 @@ from seqto.graph.segments import (
 )
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
+from seqto.quantizers.weight_only import WeightOnlyQuantizer
 from seqto.sensitivity.float_prefixes import SharedPrefixes
 from seqto.types import Candidate, Model, Observed
 
@@ -301,3 +302,28 @@ def test_a_shared_weight_that_is_quantized_touches_all_who_read_it() -> None:
     runs = SharedPrefixes(model, samples, 1, Observed({"y": 0}))
     (wanted,) = run(one, dict(samples.inputs), optimized=True)
     np.testing.assert_array_equal(next(runs.outputs(one))["y"], wanted[0])
+
+
+def test_coded_weights_are_decoded_before_a_model_is_cut() -> None:
+    quantizer = WeightOnlyQuantizer()
+    ready, layers = quantizer.prepare(prepare(mobile()))
+    names = [layer.name for layer in layers]
+    models = [
+        in_order(quantizer.quantize(ready, {}, Candidate.of(precisions)))
+        for precisions in (
+            dict.fromkeys(names, "coded"),
+            {name: "int8" if name == names[-1] else "coded" for name in names},
+        )
+    ]
+    assert not models[0].proto.functions
+    # Though all weights were in one stream, only the last layer differs.
+    assert common_nodes(*models) >= len(models[0].proto.graph.node) - 2
+    cuts = clean_cuts(models[0])
+    assert len(cuts) >= 3
+    inputs = feeds(ready)
+    wanted = run(models[0], inputs, optimized=True)[0]
+    middle = cuts[len(cuts) // 2]
+    first, second = part(models[0], cuts[0], middle), part(models[0], middle, cuts[-1])
+    names_between = [each.name for each in first.proto.graph.output]
+    between = dict(zip(names_between, run(first, inputs, optimized=True), strict=True))
+    np.testing.assert_array_equal(run(second, between, optimized=True)[0], wanted)

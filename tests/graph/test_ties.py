@@ -14,7 +14,7 @@ from seqto.protocols import Quantizer
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.quantizers.weight_only import WeightOnlyQuantizer
-from seqto.types import INT8, Model
+from seqto.types import CODED, INT8, Model
 
 QUANTIZERS = [StaticQuantizer, DynamicQuantizer, WeightOnlyQuantizer]
 
@@ -84,8 +84,11 @@ def test_lookup_and_product_go_together_and_are_stored_once(quantizer: type[Quan
     for precision in found.quantizer.precisions:
         quantized = found.mixed(precision)
         sizes = [int(np.prod(each.dims)) for each in quantized.proto.graph.initializer]
-        assert sizes.count(WORDS * WIDTH) == 1
+        # Coded weights are in common streams: here, the table and that of `mix`.
+        coded = op_types(quantized).count("Weight") - 1
+        assert (coded if precision == CODED else sizes.count(WORDS * WIDTH)) == 1
         for optimized in (False, True):
             outputs = run(quantized, found.inputs, optimized=optimized)[0]
-            np.testing.assert_allclose(outputs, wanted, atol=0.2 * np.abs(wanted).max())
+            near = (0.4 if precision == CODED else 0.2) * np.abs(wanted).max()
+            np.testing.assert_allclose(outputs, wanted, atol=near)
     assert found.mixed(INT8).size < 0.32 * language_model().size

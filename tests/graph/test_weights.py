@@ -8,9 +8,12 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import build, feeds, gemm_model, op_types, residual, run, weight
-from quantizable_models import mobile, shared_weight
+from quantizable_models import mobile, shared_weight, wide
+from sequence_models import reader, recurrent, tied
 
 from seqto.errors import LayerError, QuantizationError
+from seqto.graph.coded_sizes import coded_sizes
+from seqto.graph.grids import on_grid
 from seqto.graph.inner import with_outputs
 from seqto.graph.layers import weight_layers
 from seqto.graph.prepare import prepare
@@ -23,7 +26,7 @@ from seqto.graph.weights import (
     store_int8,
     stored_bytes,
 )
-from seqto.types import FLOAT16, FLOAT32, INT4, INT8, INT16, Layer, Model
+from seqto.types import CODED, FLOAT16, FLOAT32, INT4, INT8, INT16, Layer, Model
 
 STORES = {
     FLOAT16: store_float16,
@@ -463,7 +466,7 @@ def test_a_model_that_cannot_be_converted_says_so() -> None:
     shapes = {"x": ["N", 3, 8, 8]}, {"y": ["N", 4, 16, 16]}
     model = build([node, conv], weights, *shapes, opset=9)
     model.proto.graph.node[0].op_type = "NoSuchOperation"
-    with pytest.raises(QuantizationError, match="from opset 9 to 21.*int4 and int16 need"):
+    with pytest.raises(QuantizationError, match="from opset 9 to 21.*int4, int16 and coded need"):
         store_int4(model, ["conv"], 32)
 
 
@@ -481,7 +484,9 @@ def test_node_without_weight_is_no_layer() -> None:
 
 
 def test_precision_that_weights_do_not_have_is_refused() -> None:
-    with pytest.raises(QuantizationError, match="int7: choose from int4, int8, int16, float16"):
+    with pytest.raises(
+        QuantizationError, match="int7: choose from coded, int4, int8, int16, float16"
+    ):
         store(residual(), {"left": "int7"})
 
 
@@ -499,3 +504,115 @@ def test_a_bias_that_float16_cannot_hold_stays_as_it_is() -> None:
     types = {each.name: each.data_type for each in stored.proto.graph.initializer}
     assert types["head_b"] == TensorProto.FLOAT
     assert types["stem_b_float16"] == TensorProto.FLOAT16 and "stem_b" not in types
+
+
+# Coded weights.
+
+SUMMED = {
+    **{"Conv": (1, 2, 3), "ConvTranspose": (0, 2, 3), "Gemm": (0,), "Gemm transposed": (1,)},
+    **{"MatMul": (0,), "MatMul on the left": (1,), "MatMul of many": (1,)},
+    "MatMul of a vector": (0,),
+}
+
+
+def coded(model: Model, *layers: str) -> Model:
+    """Return the model with these layers coded."""
+    found = store(model, dict.fromkeys(layers, CODED))
+    onnx.checker.check_model(found.proto, full_check=True)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_layer_can_be_coded(kind: str) -> None:
+    model, at = one_layer(kind)
+    before = model.to_bytes()
+    found = coded(model, "layer")
+    assert model.to_bytes() == before
+    values = numpy_helper.to_array(model.proto.graph.initializer[0])
+    wanted = on_grid(values, SUMMED[kind], 0.5).values
+    np.testing.assert_array_equal(read_by(found, "layer", at), wanted)
+    inputs = feeds(model)
+    np.testing.assert_allclose(
+        run(found, inputs, optimized=True)[0], run(found, inputs)[0], rtol=1e-4, atol=1e-5
+    )
+
+
+def test_coded_and_other_layers_in_one_model() -> None:
+    model = small_net()
+    found = store(model, {"stem": CODED, "deep": INT8, "head": CODED})
+    for layer, summed in {"stem": (1, 2, 3), "head": (1,)}.items():
+        values = read_by(model, layer)
+        np.testing.assert_array_equal(read_by(found, layer), on_grid(values, summed, 0.5).values)
+    np.testing.assert_array_equal(
+        read_by(found, "deep"), read_by(store_int8(model, ["deep"]), "deep")
+    )
+    bias = read_by(model, "stem", 2)
+    np.testing.assert_array_equal(read_by(found, "stem", 2), bias.astype(np.float16))
+
+
+def test_a_coded_table_is_decoded_as_a_whole() -> None:
+    model = prepare(reader())
+    tables = [each.name for each in weight_layers(model, ["Gather"])]
+    assert tables
+    found = coded(model, *tables)
+    for name in tables:
+        table = read_by(model, name, 0)
+        np.testing.assert_array_equal(read_by(found, name, 0), on_grid(table, (1,), 0.5).values)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_all_weights_of_a_recurrent_layer_are_coded(kind: str) -> None:
+    model = prepare(recurrent(kind))
+    (name,) = [each.name for each in weight_layers(model, [kind])]
+    found = coded(model, name)
+    for at in (1, 2):
+        values = read_by(model, name, at)
+        np.testing.assert_array_equal(read_by(found, name, at), on_grid(values, (2,), 0.5).values)
+
+
+def test_a_weight_is_coded_once_for_all_that_read_it_alike() -> None:
+    model = shared_weight()
+    both = coded(model, "one", "two")
+    assert len(both.to_bytes()) < len(coded(model, "one").to_bytes()) + 20
+    np.testing.assert_array_equal(read_by(both, "one"), read_by(both, "two"))
+    np.testing.assert_array_equal(read_by(coded(model, "one"), "two"), read_by(model, "two"))
+
+
+def test_a_table_that_is_a_matrix_too_can_be_coded() -> None:
+    model = prepare(tied())
+    layers = [each.name for each in weight_layers(model, ["Gather", "MatMul", "Gemm"])]
+    found = coded(model, *layers)
+    outputs = [run(found, feeds(model), optimized=each)[0] for each in (False, True)]
+    np.testing.assert_allclose(*outputs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("wrong", [np.inf, np.nan])
+def test_values_that_are_no_numbers_cannot_be_coded(wrong: float) -> None:
+    values = np.ones((40, 3, 5, 5), np.float32)
+    values[3] = wrong
+    with pytest.raises(QuantizationError, match="'stem_w' has values that are not finite.*float32"):
+        coded(with_stem(values), "stem")
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-6, 1e30])
+def test_coded_weights_of_any_size_keep_their_digits(size: float) -> None:
+    values = np.random.default_rng(0).standard_normal((40, 3, 5, 5)) * size
+    found = read_by(coded(with_stem(values.astype(np.float32)), "stem"), "stem")
+    error = np.sqrt(np.square((found - values) / size).mean())
+    assert 0.1 < error < 0.2
+
+
+def test_planned_bytes_of_coded_layers_are_those_of_the_file() -> None:
+    for model, share in ((prepare(wide()), 0.02), (prepare(mobile(blocks=3)), 0.1)):
+        layers = weight_layers(model, OPERATIONS)
+        names = [layer.name for layer in layers]
+        float_bytes = sum(layer.weight_bytes for layer in layers)
+        grown = len(coded(model, *names).to_bytes()) - len(model.to_bytes()) + float_bytes
+        assert sum(coded_sizes(model, layers, 0.5).values()) == pytest.approx(grown, rel=share)
+
+
+def test_a_larger_step_is_a_smaller_file() -> None:
+    model = prepare(wide())
+    layers = weight_layers(model, OPERATIONS)
+    sizes = [sum(coded_sizes(model, layers, step).values()) for step in (0.25, 0.5, 1)]
+    assert sizes[0] > 1.2 * sizes[1] > 1.4 * sizes[2]

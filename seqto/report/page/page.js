@@ -5,7 +5,7 @@
   const DATA = JSON.parse(document.getElementById("data").textContent);
   const SVG = "http://www.w3.org/2000/svg";
   const HIGHER = new Set(["float32", "float16", "int16"]);
-  const ORDER = [...HIGHER, "int8", "int4"];
+  const ORDER = [...HIGHER, "int8", "int4", "coded"];
   const SHOWN_LAYERS = 8;
 
   function make(name, attributes = {}, ...children) {
