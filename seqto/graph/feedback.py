@@ -100,7 +100,11 @@ def _factors(moments: np.ndarray) -> np.ndarray | None:
     damping = np.where(damping > 0, damping, 1)
     damped = moments + damping[:, None, None] * np.eye(size)
     # A triangle of the matrix with its axes reversed is one of the inverse, once inverted.
-    lower = np.linalg.cholesky(damped[:, ::-1, ::-1])
+    try:
+        lower = np.linalg.cholesky(damped[:, ::-1, ::-1])
+    except np.linalg.LinAlgError:
+        # Columns that hardly vary about a large mean: float32 does not tell how.
+        return None
     upper = lower[:, ::-1, ::-1]
     inverses = [
         scipy.linalg.solve_triangular(each, np.eye(size), lower=False, check_finite=False)

@@ -36,14 +36,14 @@ INT4_OPSET = 21
 STORED = (CODED, INT4, INT8, INT16, FLOAT16)
 """The precisions that these functions store weights in."""
 
+Integers = Callable[[], np.ndarray]
+"""Makes integers from -8 to 7 in the form of a weight; called only where they are packed."""
+
 RAISED = frozenset({CODED, INT4})
 """Those of them that need this opset."""
 
 CODED_STEP = 0.5
 """The step of coded weights in units of their row's RMS: about 3 bits a weight."""
-
-Integers = Callable[[], np.ndarray]
-"""Makes integers from -8 to 7 in the form of a weight; called only where they are packed."""
 
 _BIAS = 2
 """Which input of a layer is its bias."""

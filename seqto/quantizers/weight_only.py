@@ -65,8 +65,8 @@ class WeightOnlyQuantizer:
     exclude: list[str] = field(default_factory=list)
     block_size: Annotated[int, Field(ge=1)] = 32
     kernels: Literal["unpacked", "nbits", "auto"] = "unpacked"
-    coded_step: Annotated[float, Field(ge=0.02, le=3)] = CODED_STEP
     feedback: bool = True
+    coded_step: Annotated[float, Field(ge=0.02, le=3)] = CODED_STEP
 
     def __post_init__(self) -> None:
         """Refuse operations that have no weights."""

@@ -62,6 +62,7 @@ def test_inputs_that_are_always_zero_or_not_finite() -> None:
     nearest = np.clip(np.rint(weight / np.float32(0.4)), -8, 7)
     np.testing.assert_array_equal(fed_back(weight, scales, np.zeros((1, 6, 6)), -8, 7), nearest)
     assert fed_back(weight, scales, np.full((1, 6, 6), np.nan), -8, 7) is None
+    assert fed_back(weight, scales, np.eye(6)[None] - 1, -8, 7) is None
 
 
 @pytest.mark.parametrize(("rows", "share"), [(8, 0.3), (200, 1.0)])
