@@ -20,12 +20,23 @@ def top_classes(wanted: Answers, found: Answers) -> list[float]:
 
 
 def top_five(wanted: Answers, found: Answers) -> list[float]:
-    """Return the share of the five highest scores that are not among the candidate's five."""
+    """Return the share of the five highest scores that are not among the candidate's five.
+
+    NaN where the fifth and the sixth are so close that rounding decides which one is higher.
+    """
     losses = []
     for one, two in _pairs(wanted, found):
+        if any(_is_close_call(each.ravel()) for each in (one, two)):
+            losses.append(float("nan"))
+            continue
         right, made = (set(each.ravel().argsort()[-5:].tolist()) for each in (one, two))
         losses.append(len(right - made) / 5)
     return losses
+
+
+def _is_close_call(scores: np.ndarray) -> bool:
+    sixth, fifth = np.sort(scores)[-6:-4]
+    return bool(fifth - sixth <= 0.01 * fifth)
 
 
 def decisions(wanted: Answers, found: Answers) -> list[float]:

@@ -91,8 +91,9 @@ STUDIES = (
         "task=classification, loss by topk: rows sum to 1 (another one: task=...)",
         top_five,
         ["target_label"],
-        # Its first class is hardly ever lost.
-        [*INT4, "metric=topk", "metric.k=5"],
+        # Its first class is hardly ever lost, and the next ones are so faint that the rounding of a
+        # batch of samples decides on them.
+        [*INT4, "metric=topk", "metric.k=5", "dataset.chunk_size=1"],
         guessed=True,
     ),
     Study(
@@ -221,10 +222,13 @@ def test_plain_onnxruntime_finds_the_same_losses(
     store = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
     for each in front:
         (model,) = MlflowInspector(store).models(each["run_id"])
-        losses = study.losses(wanted, answers(model, each["session"], evaluated, study.outputs))
-        kept = json.loads(artifact(store, each["run_id"], "losses.json"))["accuracy_loss"]
-        np.testing.assert_allclose(kept, losses, rtol=0, atol=1e-6)
-        assert each["metrics"]["accuracy_loss"] == pytest.approx(np.mean(losses), abs=1e-6)
+        found = answers(model, each["session"], evaluated, study.outputs)
+        losses = np.array(study.losses(wanted, found))
+        kept = np.array(json.loads(artifact(store, each["run_id"], "losses.json"))["accuracy_loss"])
+        sure = ~np.isnan(losses)
+        assert sure.mean() > 0.5
+        np.testing.assert_allclose(kept[sure], losses[sure], rtol=0, atol=1e-6)
+        assert each["metrics"]["accuracy_loss"] == pytest.approx(kept.mean(), abs=1e-6)
     assert max(each["metrics"]["accuracy_loss"] for each in front) > 1e-4, "nothing to recompute"
 
 
