@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from seqto.graph.files import Weights, buffer, stripped
-from seqto.types import Model
+from seqto.types import Arrays, Model
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -28,6 +28,25 @@ def open_session(
         return _opened(model.to_bytes(), options, providers, **settings)
     light, weights = stripped(model.proto, _LOCATION)
     return session_of(light, weights, options, providers, **settings)
+
+
+def single_session(model: Model) -> "onnxruntime.InferenceSession":
+    """Return a quiet session of the model on one core."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    # All cores would spin while they wait: twice the CPU for the same work.
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    return open_session(model, options)
+
+
+def run_named(
+    session: "onnxruntime.InferenceSession", names: Sequence[str], inputs: Arrays
+) -> Arrays:
+    """Return these outputs by name."""
+    # Without names ORT would return all outputs.
+    return dict(zip(names, session.run(list(names), dict(inputs)), strict=True)) if names else {}
 
 
 def session_of(

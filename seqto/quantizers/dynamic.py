@@ -1,7 +1,7 @@
 """Dynamic quantization: integer weights; activations are quantized during inference."""
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Annotated, Any, Literal
 
 from onnxruntime.quantization.quant_utils import QuantizationMode, QuantType
@@ -22,7 +22,7 @@ from seqto.quantizers.learning import (
     int4_kind,
     kinds_of,
     learn_weights,
-    rounded_by_ort,
+    roundings_of,
 )
 from seqto.quantizers.ort import (
     QUANT_TYPES,
@@ -173,15 +173,8 @@ class DynamicQuantizer:
 
     def _roundings(self, model: Model, ranges: Ranges) -> dict[str, RoundedWeight]:
         """Return how ORT rounds the weights of int8 layers, under the name of this way."""
-        layers = weight_layers(model, self._layer_ops())
-        never = self._never(model)
-        full = {each.name: INT8 for each in layers if each.name not in never}
-        try:
-            quantized = self.quantize(replace(model, learned={}), ranges, Candidate.of(full))
-        except QuantizationError:
-            # The candidates it concerns will say so.
-            return {}
-        return {INT8: rounded_by_ort(quantized)}
+        every = {each.name for each in weight_layers(model, self._layer_ops())}
+        return roundings_of(self, model, ranges, every - self._never(model), INT8)
 
     def _kinds(self) -> dict[str, str]:
         """Return the ways to round a weight, by precision."""

@@ -20,12 +20,13 @@ every machine that is given it, and so are the models that are made with it.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from seqto.errors import QuantizationError
 from seqto.graph.corrections import can_be_corrected, correct_biases
 from seqto.graph.feedback import fed_back, what_counts
 from seqto.graph.layers import reduced_axes, weights_of
@@ -34,8 +35,9 @@ from seqto.graph.nodes import initializers
 from seqto.graph.packing import Rounded, from_nibbles, nibbles, rounded
 from seqto.graph.patches import LayerInput, as_rows, from_rows, input_of
 from seqto.graph.weights import Integers
+from seqto.protocols import Quantizer
 from seqto.quantizers.statistics import Moments, moments_bytes, moments_of
-from seqto.types import INT4, INT8, INT16, Learned, Model, Samples
+from seqto.types import INT4, INT8, INT16, Candidate, Learned, Model, Ranges, Samples
 
 RoundedWeight = Callable[[onnx.NodeProto, onnx.TensorProto], np.ndarray | None]
 """Returns a layer's weight as it is after rounding, or None if it is not known."""
@@ -92,6 +94,19 @@ def rounded_by_ort(quantized: Model) -> RoundedWeight:
         return np.asarray(steps * scale.reshape(shape))
 
     return weight_of
+
+
+def roundings_of(
+    quantizer: Quantizer, model: Model, ranges: Ranges, layers: Collection[str], kind: str
+) -> dict[str, RoundedWeight]:
+    """Return how ORT rounds the weights of these layers in int8, under the name of this way."""
+    full = Candidate.of(dict.fromkeys(layers, INT8))
+    try:
+        quantized = quantizer.quantize(replace(model, learned={}), ranges, full)
+    except QuantizationError:
+        # The candidates it concerns will say so.
+        return {}
+    return {kind: rounded_by_ort(quantized)}
 
 
 def kinds_of(

@@ -4,11 +4,10 @@ from collections.abc import Collection
 
 import numpy as np
 import onnx
-import onnxruntime
 
 from seqto.graph.inner import with_outputs
 from seqto.graph.layers import FLOAT_TYPES
-from seqto.graph.sessions import open_session
+from seqto.graph.sessions import run_named, single_session
 from seqto.types import Arrays, Model, Ranges, Samples
 
 
@@ -26,11 +25,11 @@ def minmax_ranges(
     given = {each.name for each in model.proto.graph.input}
     # An input that is also an output may be returned by ORT in memory that is already freed.
     outputs = [name for name in names if name not in given]
-    session = _session(with_outputs(model, outputs))
+    session = single_session(with_outputs(model, outputs))
     found: dict[str, tuple[float, float]] = {}
     for inputs in samples.batches(1):
         # One sample at a time, because all its activations are in memory at once.
-        values: Arrays = {**inputs, **_run(session, outputs, inputs)}
+        values: Arrays = {**inputs, **run_named(session, outputs, inputs)}
         for name in names:
             low, high = _extremes(values[name])
             # With the arguments in this order, min and max ignore a new NaN.
@@ -55,19 +54,6 @@ def _calibrated(graph: onnx.GraphProto, op_types: Collection[str]) -> list[str]:
         for name in (*node.input, *node.output)
     }
     return sorted(name for name in around - constants if known.get(name) in FLOAT_TYPES)
-
-
-def _session(model: Model) -> onnxruntime.InferenceSession:
-    settings = onnxruntime.SessionOptions()
-    # All cores would spin while they wait: twice the CPU for the same work.
-    settings.intra_op_num_threads = 1
-    settings.log_severity_level = 3
-    return open_session(model, settings)
-
-
-def _run(session: onnxruntime.InferenceSession, names: list[str], inputs: Arrays) -> Arrays:
-    # Without names ORT would return all outputs.
-    return dict(zip(names, session.run(names, dict(inputs)), strict=True)) if names else {}
 
 
 def _extremes(values: np.ndarray) -> tuple[float, float]:

@@ -4,7 +4,7 @@ import contextlib
 import io
 import tempfile
 from collections.abc import Collection, Mapping
-from dataclasses import field, replace
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -35,7 +35,7 @@ from seqto.quantizers.learning import (
     int4_kind,
     kinds_of,
     learn_weights,
-    rounded_by_ort,
+    roundings_of,
 )
 from seqto.quantizers.mixtures import not_finite, too_mixed
 from seqto.quantizers.ort import (
@@ -254,15 +254,8 @@ class StaticQuantizer:
 
     def roundings(self, model: Model, ranges: Ranges) -> dict[str, RoundedWeight]:
         """Return how ORT rounds the weights of int8 layers, under the name of this way."""
-        layers = weight_layers(model, self._layer_ops())
-        never = self._never(model)
-        full = {each.name: INT8 for each in layers if each.name not in never}
-        try:
-            quantized = self.quantize(replace(model, learned={}), ranges, Candidate.of(full))
-        except QuantizationError:
-            # The candidates it concerns will say so.
-            return {}
-        return {self._kinds()[INT8]: rounded_by_ort(quantized)}
+        every = {each.name for each in weight_layers(model, self._layer_ops())}
+        return roundings_of(self, model, ranges, every - self._never(model), self._kinds()[INT8])
 
     def _kinds(self) -> dict[str, str]:
         """Return the ways to round a weight, by precision."""

@@ -4,12 +4,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import onnxruntime
 
 from seqto.graph.inner import with_outputs
 from seqto.graph.packing import even_blocks
 from seqto.graph.patches import LayerInput, rows_of
-from seqto.graph.sessions import open_session
+from seqto.graph.sessions import run_named, single_session
 from seqto.types import Arrays, Model, Samples
 
 _ROWS = 64
@@ -54,11 +53,11 @@ def moments_of(
     given = {each.name for each in model.proto.graph.input}
     # An input that is also an output may be returned by ORT in memory that is already freed.
     outputs = [name for name in names if name not in given]
-    session = _session(with_outputs(model, outputs))
+    session = single_session(with_outputs(model, outputs))
     sums = {each: _Sums() for each in readings}
     size = samples.fixed_batch or 1
     for index, inputs in enumerate(samples.batches(1)):
-        values: Arrays = {**inputs, **_run(session, outputs, inputs)}
+        values: Arrays = {**inputs, **run_named(session, outputs, inputs)}
         counts = None if samples.mask is None else samples.mask[index * size : (index + 1) * size]
         for reading, sum_ in sums.items():
             draw = np.random.default_rng(index)
@@ -119,16 +118,3 @@ class _Sums:
 def _parts(columns: int) -> Sequence[slice]:
     count, length = even_blocks(columns, _COLUMNS)
     return [slice(at * length, min((at + 1) * length, columns)) for at in range(count)]
-
-
-def _session(model: Model) -> onnxruntime.InferenceSession:
-    settings = onnxruntime.SessionOptions()
-    # All cores would spin while they wait: twice the CPU for the same work.
-    settings.intra_op_num_threads = 1
-    settings.log_severity_level = 3
-    return open_session(model, settings)
-
-
-def _run(session: onnxruntime.InferenceSession, names: list[str], inputs: Arrays) -> Arrays:
-    # Without names ORT would return all outputs.
-    return dict(zip(names, session.run(names, dict(inputs)), strict=True)) if names else {}
