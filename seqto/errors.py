@@ -21,7 +21,7 @@ SeqtoError
 """
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 
 class SeqtoError(Exception):
@@ -122,16 +122,6 @@ class ConstraintError(StudyError):
 def reason(error: BaseException) -> str:
     """Return why something failed, for the record."""
     return f"{type(error).__name__}: {error}"
-
-
-def varying_output(shapes: Iterable[Sequence[int]], name: str = "") -> ModelError:
-    """Return the error of an output that has another number of entries for each input."""
-    seen = " and ".join(str(list(shape)) for shape in shapes)
-    return ModelError(
-        f"the model's first output{f' {name!r}' if name else ''} has another number of entries for "
-        f"each input (it has the shapes {seen}), so candidates cannot be compared yet. Export the "
-        "model without NonMaxSuppression, with the outputs before it."
-    )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -3,7 +3,6 @@
 import numpy as np
 
 from seqto.metrics.agreement import class_rows, usable
-from seqto.metrics.entries import only_output, stacked
 from seqto.types import Outputs
 
 FLOOR = 1e-7
@@ -31,29 +30,6 @@ class Divergence:
         """Return the divergence of each sample; the largest possible if an output is not usable."""
         rows = class_rows(outputs)
         return kl(self._reference[: len(rows)], rows, self._are_distributions)
-
-
-class SquaredError:
-    """The mean squared error, as a share of the variance of the float model's outputs."""
-
-    name = "mse"
-
-    def __init__(self, reference: Outputs) -> None:
-        self._reference = _rows(reference)
-        self._known = np.isfinite(self._reference).all(axis=1)
-        values = self._reference[self._known]
-        self._variance = (float(values.var()) if values.size else 0.0) or 1.0
-
-    def per_sample(self, outputs: Outputs) -> np.ndarray:
-        """Return the error of each sample; a large one if an output is not finite."""
-        rows = _rows(outputs)
-        reference, known = self._reference[: len(rows)], self._known[: len(rows)]
-        finite = np.isfinite(rows).all(axis=1)
-        # Infinite values are not subtracted, because NumPy would warn.
-        compared = (known & finite)[:, None]
-        error = np.where(compared, rows, 0.0) - np.where(compared, reference, 0.0)
-        found = np.square(error).mean(axis=1) / self._variance
-        return np.where(known & ~finite, UNUSABLE, found)
 
 
 def kl(reference: np.ndarray, rows: np.ndarray, distributions: bool) -> np.ndarray:
@@ -84,9 +60,3 @@ def are_distributions(rows: np.ndarray) -> bool:
     rows = rows[usable(rows)]
     close = np.abs(rows.sum(axis=-1, dtype=np.float64) - 1) <= _SUM_TOLERANCE
     return bool(((rows >= 0).all(axis=-1) & close).all())
-
-
-def _rows(outputs: Outputs) -> np.ndarray:
-    """Return each sample's output as a row, in float64 to be precise for small harms."""
-    values = stacked(*only_output(outputs))
-    return np.asarray(values, np.float64).reshape(len(values), -1)

@@ -2,14 +2,9 @@
 
 import numpy as np
 
+from seqto.metrics.harm import FLOOR, WORST
 from seqto.tasks.pixels import PixelLayout, Values
 from seqto.types import Outputs
-
-FLOOR = 1e-7
-"""The least probability of a class: below it float32 is too coarse, and int8 rounds to 0."""
-
-UNUSABLE = float(-np.log(FLOOR))
-"""The harm of an output that is not a number: the largest divergence of a pixel."""
 
 _RAREST = 1e-3
 """Classes with a smaller share of all pixels count as if they had this share."""
@@ -48,7 +43,7 @@ class PixelDivergence:
         if not self._layout.is_usable(reference):
             return 0.0
         if found.shape != reference.shape or not self._layout.is_usable(found):
-            return UNUSABLE
+            return WORST
         chunks = zip(self._layout.chunks(reference), self._layout.chunks(found), strict=True)
         sums = np.array([self._sums(*pair) for pair in chunks]).sum(axis=0)
         mean = float(sums[0] / sums[1])

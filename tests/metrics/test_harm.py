@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from seqto.errors import ModelError
-from seqto.metrics.harm import FLOOR, UNUSABLE, Divergence, SquaredError
+from seqto.metrics.harm import FLOOR, Divergence
 from seqto.types import Outputs
 
 DRAW = np.random.RandomState(0)
@@ -52,9 +52,8 @@ def test_tiny_differences_are_neither_lost_nor_negative() -> None:
 
 def test_fewer_samples_are_the_first_ones() -> None:
     logits, noisy = DRAW.randn(2, 6, 5)
-    for kind in (Divergence, SquaredError):
-        whole = kind(of(logits)).per_sample(of(noisy))
-        np.testing.assert_array_equal(kind(of(logits)).per_sample(of(noisy[:2])), whole[:2])
+    whole = Divergence(of(logits)).per_sample(of(noisy))
+    np.testing.assert_array_equal(Divergence(of(logits)).per_sample(of(noisy[:2])), whole[:2])
 
 
 def test_impossible_classes_are_finite() -> None:
@@ -70,25 +69,11 @@ def test_outputs_that_are_no_numbers_are_the_worst(broken: float) -> None:
     reference, outputs = of([[1, 2], [3, 4]]), of([[1, broken], [3, 4]])
     found = Divergence(reference).per_sample(outputs)
     assert found == pytest.approx([-np.log(FLOOR), 0])
-    assert SquaredError(reference).per_sample(outputs) == pytest.approx([UNUSABLE, 0])
 
 
 def test_samples_that_the_float_model_cannot_tell_do_not_count() -> None:
     reference, outputs = of([[1, np.nan], [3, 4]]), of([[5, 6], [3, 4]])
     assert Divergence(reference).per_sample(outputs) == pytest.approx([0, 0])
-    assert SquaredError(reference).per_sample(outputs) == pytest.approx([0, 0])
-
-
-@pytest.mark.parametrize("shape", [(), (1,), (2, 3), (3, 4, 4)])
-def test_a_squared_error_is_a_share_of_the_variance(shape: tuple[int, ...]) -> None:
-    reference = DRAW.randn(8, *shape)
-    found = SquaredError(of(reference)).per_sample(of(reference + 0.1))
-    assert found == pytest.approx(np.full(8, 0.01 / np.var(reference)))
-
-
-def test_constant_outputs_have_no_variance_to_share() -> None:
-    found = SquaredError(of([[1.0], [1.0]])).per_sample(of([[3.0], [3.0]]))
-    assert found == pytest.approx([4, 4])
 
 
 def test_classes_may_stand_in_a_tiny_image() -> None:
@@ -97,7 +82,6 @@ def test_classes_may_stand_in_a_tiny_image() -> None:
     np.testing.assert_array_equal(found, Divergence(of(logits)).per_sample(of(noisy)))
 
 
-@pytest.mark.parametrize("kind", [Divergence, SquaredError])
-def test_outputs_of_several_shapes_are_one_clear_error(kind: Any) -> None:
+def test_outputs_of_several_shapes_are_one_clear_error() -> None:
     with pytest.raises(ModelError, match=r"'scores' has the shape \[3\] or \[2\] per sample"):
-        kind({"scores": (np.zeros(3), np.zeros(2))})
+        Divergence({"scores": (np.zeros(3), np.zeros(2))})
