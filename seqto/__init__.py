@@ -6,6 +6,7 @@ result = seqto.tune("my.onnx", samples, max_accuracy_loss=0.01)
 result.best.save("small.onnx")
 """
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     from seqto.errors import SeqtoError
 
 __version__ = "0.1.0"
+
+# Here, because MLflow reads it when it is imported, and whatever runs seqto, be it a worker, a job
+# or a notebook, comes by here first. The reason is in `seqto/tracking/telemetry.py`.
+os.environ["MLFLOW_DISABLE_TELEMETRY"] = "true"
 
 __all__ = [
     "Result",

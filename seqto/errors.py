@@ -14,6 +14,7 @@ SeqtoError
 │   ├── NotFiniteError        the code ends with NaN or infinite values
 │   └── DeviceTransportError  the connection is broken: says nothing about the candidate
 ├── MetricError       a metric that raises, or gives no loss: never the fault of a candidate
+├── CacheError        a cache folder that cannot be used
 ├── TrackingError     a run that cannot be found, read or written
 ├── PromotionError    a registered version that is not better than the champion
 └── StudyError        a study that cannot give an answer
@@ -23,11 +24,17 @@ SeqtoError
 import difflib
 from collections.abc import Iterable
 
+from seqto.secrets import masked
+
 
 class SeqtoError(Exception):
     """Base of all errors that seqto raises on purpose."""
 
     exit_code = 1
+
+    def __str__(self) -> str:
+        # Messages quote addresses and values that users give.
+        return masked(super().__str__())
 
 
 class ConfigError(SeqtoError):
@@ -99,6 +106,10 @@ class MetricError(SeqtoError):
     """A metric that raises, or gives no loss."""
 
 
+class CacheError(SeqtoError):
+    """A cache folder that cannot be used."""
+
+
 class TrackingError(SeqtoError):
     """A run that cannot be found, read or written."""
 
@@ -121,7 +132,7 @@ class ConstraintError(StudyError):
 
 def reason(error: BaseException) -> str:
     """Return why something failed, for the record."""
-    return f"{type(error).__name__}: {error}"
+    return masked(f"{type(error).__name__}: {error}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -1,7 +1,8 @@
 """What identifies a part of a study: its class and its fields.
 
 Keys of studies and of what is cached are made from it, so that no part is taken for another one
-that differs in a single field, whether it was made from a config or in Python.
+that differs in a single field, whether it was made from a config or in Python. Secrets are masked:
+a study with a new password is the same study.
 """
 
 import contextlib
@@ -13,19 +14,20 @@ import logging
 import pickle
 import sys
 import uuid
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path, PurePath
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from seqto.secrets import MASK, is_secret, masked_by_form
 from seqto.types import sha256
 
 TARGET = "_target_"
 """The name of the class, as configs call it."""
 
-_PLAIN = (str, int, float, bool, type(None))
+_PLAIN = (int, float, bool, type(None))
 _INSTALLED = ("site-packages", "dist-packages")
 
 _log = logging.getLogger(__name__)
@@ -61,10 +63,12 @@ class _Walk:
     def of(self, thing: object) -> Any:
         if isinstance(thing, enum.Enum):
             return self.of(thing.value)
+        if isinstance(thing, str):
+            return masked_by_form(thing)
         if isinstance(thing, _PLAIN):
             return thing
         if isinstance(thing, PurePath):
-            return str(thing)
+            return masked_by_form(str(thing))
         if isinstance(thing, np.ndarray):
             values = self.of(thing.tolist()) if thing.dtype.hasobject else _digest(thing)
             return {"array": [thing.dtype.str, list(thing.shape), values]}
@@ -84,7 +88,7 @@ class _Walk:
 
     def _inside(self, thing: Any) -> Any:
         if isinstance(thing, Mapping):
-            return {str(name): self.of(value) for name, value in thing.items()}
+            return self._named(thing.items())
         if isinstance(thing, list | tuple):
             return [self.of(each) for each in thing]
         if isinstance(thing, Set):
@@ -109,10 +113,10 @@ class _Walk:
         if dataclasses.is_dataclass(thing):
             counts = (lambda each: each.repr) if self._settings else (lambda each: each.compare)
             fields = [each.name for each in dataclasses.fields(thing) if counts(each)]
-            return {name: self.of(getattr(thing, name)) for name in fields}
+            return self._named((name, getattr(thing, name)) for name in fields)
         if not _is_released(type(thing)) and hasattr(thing, "__dict__"):
             kept = _kept_by_properties(type(thing))
-            return {name: self.of(each) for name, each in vars(thing).items() if name not in kept}
+            return self._named(item for item in vars(thing).items() if item[0] not in kept)
         try:
             return {"pickled": sha256(pickle.dumps(thing))}
         except Exception:  # Whatever the object's own code raises.
@@ -123,6 +127,11 @@ class _Walk:
                 _path(type(thing)),
             )
             return {"unique": uuid.uuid4().hex}
+
+    def _named(self, items: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
+        return {
+            str(name): MASK if is_secret(str(name), each) else self.of(each) for name, each in items
+        }
 
     def _class_code(self, kind: type) -> dict[str, Any]:
         """Return the code of a user's class, as it may be edited at any time."""

@@ -1,8 +1,40 @@
-"""The logs of other libraries."""
+"""Logs: of other libraries, and without secrets."""
 
 import contextlib
 import logging
+import math
+import time
 from collections.abc import Iterator
+
+from seqto.secrets import masked
+
+_log = logging.getLogger(__name__)
+
+
+class MaskedFormatter(logging.Formatter):
+    """Formats records, tracebacks included, without the secrets in them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record."""
+        return masked(super().format(record))
+
+
+class CalmFilter(logging.Filter):
+    """Lets through one line an outage of a server, where a library logs each of its attempts."""
+
+    def __init__(self, seconds: float = 60.0) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._last = -math.inf
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether a record is to be seen; instead of the first attempt plain words are."""
+        if record.name != "urllib3.connectionpool" or record.levelno >= logging.ERROR:
+            return True
+        told, self._last = time.monotonic() - self._last < self._seconds, time.monotonic()
+        if not told:
+            _log.warning("A server does not answer: waiting for it to come back.")
+        return False
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from seqto.figures import figure, told
 from seqto.measuring.evaluate import float_latency, measure
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject, prepare_subject
-from seqto.pareto.front import comparable, in_float_units
+from seqto.pareto.front import check_objectives, comparable, in_float_units
 from seqto.pareto.limits import Constraint
 from seqto.pareto.recommend import BALANCED
 from seqto.types import Model, Trial, Version
@@ -83,7 +83,8 @@ class Bench:
         if version.number not in self.measured:
             # With the session options under which it is served.
             model = replace(self._load(version), session=version.trial.session)
-            found = measure(model, self.subject, self.parts.device)
+            known = version.trial.candidate
+            found = measure(model, self.subject, self.parts.device, candidate=known)
             self.measured[version.number] = replace(version.trial, metrics=found.metrics)
         return self.measured[version.number]
 
@@ -142,6 +143,7 @@ def _same(version: Version, champion: Version) -> bool:
 
 
 def _compare(challenger: Trial, champion: Trial, rules: Rules, bench: Bench) -> tuple[Verdict, str]:
+    check_objectives([challenger, champion], rules.objectives)
     baseline = bench.baseline(rules.objectives)
     new, old = (in_float_units(each, rules.objectives, baseline) for each in (challenger, champion))
     gains = {name: was - now for name, now, was in zip(rules.objectives, new, old, strict=True)}

@@ -1,5 +1,7 @@
 """What every device must do; the test of each one subclasses this."""
 
+import math
+
 import numpy as np
 import pytest
 from onnx_models import residual, run
@@ -7,7 +9,7 @@ from quantizable_models import broken, random_samples, two_outputs
 
 from seqto.errors import DeviceError
 from seqto.graph.prepare import prepare
-from seqto.protocols import Device
+from seqto.protocols import Device, MeasuresLoading
 from seqto.types import Model, Samples
 
 
@@ -77,6 +79,21 @@ class DeviceSuite:
         second.close()
         np.testing.assert_array_equal(first.run(samples.inputs), wanted)
 
+    def test_loading_is_measured_on_the_way(
+        self, device: Device, model: Model, samples: Samples
+    ) -> None:
+        if not isinstance(device, MeasuresLoading):
+            pytest.skip(f"{device.name} does not tell what loading takes")
+        program = device.load(model)
+        wanted = program.run(samples.inputs)
+        program.close()
+        program, loading = device.load_measured(model)
+        np.testing.assert_array_equal(program.run(samples.inputs), wanted)
+        program.close()
+        if loading is not None:
+            assert 0 < loading.ms < 60_000
+            assert loading.peak_bytes is None or 0 <= loading.peak_bytes < math.inf
+
     def test_latency_is_a_spread_around_its_median(
         self, device: Device, model: Model, samples: Samples
     ) -> None:
@@ -86,6 +103,9 @@ class DeviceSuite:
     def test_a_model_it_cannot_load_is_named(self, device: Device) -> None:
         with pytest.raises(DeviceError, match=f"{device.name} cannot load 'broken'"):
             device.load(broken())
+        if isinstance(device, MeasuresLoading):
+            with pytest.raises(DeviceError, match=f"{device.name} cannot load 'broken'"):
+                device.load_measured(broken())
 
     def test_inputs_it_cannot_run_are_an_error_of_the_device(
         self, device: Device, model: Model, samples: Samples

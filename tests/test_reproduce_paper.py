@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from PIL import Image
+from real_data import requires_published_results
 from zoo_models import mobilenetv2
 
 from seqto.config.paths import CONF
@@ -83,17 +85,19 @@ def test_tables_are_made_and_go_on_where_they_stopped(
             timeout=300,
         )
 
-    first = run("--models", "shufflenetv2,mobilenetv2", "--quantizations", "static")
+    first = run(
+        *("--models", "shufflenetv2,mobilenetv2", "--quantizations", "static", "--orders", "text")
+    )
     assert first.returncode == 1
     assert "shufflenet-v2-10.onnx cannot be fetched" in first.stderr
-    assert first.stderr.strip().endswith("no figures of shufflenetv2 CPU static; see above.")
+    assert first.stderr.strip().endswith("no figures of shufflenetv2 CPU static text; see above.")
     assert len(figures(out)) == 16 + 2
     second = run("--models", "mobilenetv2")
     assert second.returncode == 0, second.stderr
     assert second.stdout.count("2 of 2 candidates were measured before") == 1
     rows = figures(out)
-    assert len(rows) == 16 + 2 * 2
-    for row in (row for row in rows if row["source"] == "here"):
+    assert len(rows) == 16 + 2 * 2 * 2
+    for row in (row for row in rows if row["source"] in ("here", "published order")):
         paper = next(
             other
             for other in rows
@@ -107,6 +111,17 @@ def test_tables_are_made_and_go_on_where_they_stopped(
     assert "| MobileNetV2 | static | paper | 45.28 | 34.10 | 24.69 |" in lines
     assert "| MobileNetV2 | static | paper | 13.32 | 3.43 | 7.34 | 60.47 |" in lines
     assert sum(line.startswith("| MobileNetV2 | dynamic | here") for line in lines) == 3
+    named = "| MobileNetV2 | dynamic | published order"
+    assert sum(line.startswith(named) for line in lines) == 3
+    assert "\n".join(lines) in second.stdout
+    assert first_excluded(out, "text") != first_excluded(out, "published")
+
+
+def first_excluded(out: Path, order: str) -> str:
+    """Return the layer that the second candidate leaves in float."""
+    (report,) = (out / "studies" / f"cpu-static-{order}").rglob("report.json")
+    (layer,) = json.loads(report.read_text())["candidates"][1]["excluded_layers"]
+    return str(layer)
 
 
 def figures(out: Path) -> list[dict[str, str]]:
@@ -131,11 +146,54 @@ def test_gpu_columns_come_with_a_device(script: ModuleType, tmp_path: Path) -> N
     assert "| CPU full | CPU selected | CPU reduction | GPU full |" in text
     line = "| ResNet50 | static | paper | 37.20 | 27.86 | 25.11 | 28.94 | 17.69 | 38.87 |"
     assert line in text.splitlines()
-    assert plan.study("GPU", "static")[0] == "device=mali"
+    assert plan.study("GPU", "static", "text")[0] == "device=mali"
+
+
+def published(folder: Path, choice: int) -> subprocess.CompletedProcess[str]:
+    """Choose from three made-up candidates, of which this one was published as the choice."""
+    head, of = "model,device,quantization,", "ResNet50,GPU,static"
+    points = {0: "30.0,25.0", 1: "20.0,30.0", 2: "10.0,90.0"}
+    lines = [f"{of},{index},{point}" for index, point in points.items()]
+    candidates = [f"{head}index,dissimilarity_pct,size_mb", *lines]
+    choices = [f"{head}rank,index,dissimilarity_pct,size_mb", f"{of},1,{choice},{points[choice]}"]
+    (folder / "published_candidates.csv").write_text("\n".join(candidates))
+    (folder / "published_choices.csv").write_text("\n".join(choices))
+    return choosing(folder)
+
+
+def choosing(*folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, SCRIPT, "--published-data", *folder]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+def test_choices_are_compared_with_the_published_ones(tmp_path: Path) -> None:
+    same, another = published(tmp_path, 1), published(tmp_path, 2)
+    assert same.returncode == 0 and same.stdout.strip().endswith("1 of 1"), same.stderr
+    assert "#1 20.00 % 30.00 MB" in same.stdout and "17.69 % 41.31 MB" in same.stdout
+    assert another.returncode == 1 and another.stdout.strip().endswith("0 of 1")
+    assert "ANOTHER" in another.stdout
+
+
+def test_missing_published_results_are_named(tmp_path: Path) -> None:
+    result = choosing(tmp_path)
+    assert result.returncode == 1
+    assert f"there is no {tmp_path / 'published_candidates.csv'}" in result.stderr
+
+
+@requires_published_results
+def test_all_published_choices_are_seqtos() -> None:
+    result = choosing()
+    assert result.returncode == 0 and result.stdout.strip().endswith("16 of 16"), result.stderr
 
 
 @pytest.mark.parametrize(
-    "arguments", [["none"], [".", "--models", "vgg"], [".", "--quantizations", "static,int3"]]
+    "arguments",
+    [
+        ["none"],
+        [".", "--models", "vgg"],
+        [".", "--quantizations", "static,int3"],
+        [".", "--orders", "none"],
+    ],
 )
 def test_bad_arguments_are_named(
     script: ModuleType, arguments: list[str], capsys: pytest.CaptureFixture[str]

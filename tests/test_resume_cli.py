@@ -35,6 +35,7 @@ STUDY = (
         "device.repeats=1",
     ),
 )
+STOPPED = "The same command goes on where it stopped"
 COUNT = 14
 """Candidates of the ladder over twelve convolutions and a dense layer."""
 
@@ -83,8 +84,8 @@ class Place:
         """Wait until so many candidates are finished, without disturbing who writes them."""
         store = f"file:{self.folder}/mlflow.db?mode=ro"
         question = (
-            "select count(*) from runs join params on runs.run_uuid = params.run_uuid "
-            "where runs.status = 'FINISHED' and params.key = 'index'"
+            "select count(*) from runs join tags on runs.run_uuid = tags.run_uuid "
+            "where runs.status = 'FINISHED' and tags.key = 'seqto.index'"
         )
         deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
@@ -114,7 +115,7 @@ class Place:
     def finished(self) -> dict[str, int]:
         """Return the numbers of the finished candidates by run."""
         return {
-            run.info.run_id: int(run.data.params["index"])
+            run.info.run_id: int(run.data.tags["seqto.index"])
             for run in self.runs("candidate")
             if run.info.status == "FINISHED"
         }
@@ -128,7 +129,7 @@ class Place:
         members = sorted(
             (
                 int(run.data.tags["seqto.rank"]),
-                int(run.data.params["index"]),
+                int(run.data.tags["seqto.index"]),
                 run.data.tags["seqto.sha256"],
                 run.data.tags["seqto.recommended"],
                 run.data.metrics["accuracy_loss"],
@@ -223,7 +224,7 @@ def test_killed_study_goes_on_where_it_stopped(place: Place, undisturbed: list[o
 
 @pytest.mark.parametrize(
     ("number", "code", "message"),
-    [(signal.SIGINT, 130, "The same command goes on where it stopped"), (signal.SIGTERM, 143, "")],
+    [(signal.SIGINT, 130, STOPPED), (signal.SIGTERM, 143, STOPPED)],
 )
 def test_study_that_is_asked_to_stop_says_so(
     place: Place, number: signal.Signals, code: int, message: str

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx_models import op_types
 from pypi_models import MODELS, published
-from suite_quantizers import Prepared
+from suite_quantizers import Prepared, tried
 from task_models import CASES, PUBLISHED, Case
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
@@ -78,7 +78,7 @@ def mixture(subject: Prepared) -> Candidate:
     kernels = OnnxRuntimeDevice().kernels(subject.model)
     layers = run_as_one(subject.model, subject.layers, kernels)
     groups = list(dict.fromkeys(layer.group or layer.name for layer in layers))
-    known = subject.quantizer.precisions
+    known = tried(subject.quantizer)
     precisions: Mapping[str, str] = {
         group: known[at % len(known)] for at, group in enumerate(groups)
     }

@@ -83,4 +83,6 @@ def test_a_shuffled_network_is_studied_the_default_way(tmp_path: Path) -> None:
     outcome = lab.run(MemoryTracker(), register_models=False)
     costs = [score.costs["int8"] for score in outcome.record.scores]
     assert len(costs) == 57 and min(costs) > 0
-    assert outcome.record.trials[-1].metrics["divergence"] == pytest.approx(0, abs=1e-6)
+    full, *others = outcome.record.trials
+    assert others and {each.state for each in (full, *others)} == {TrialState.COMPLETE}
+    assert not any(each.candidate.is_float for each in others)

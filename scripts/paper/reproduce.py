@@ -3,21 +3,28 @@
     scripts/reproduce_paper photos                       # four models, static and dynamic, CPU
     scripts/reproduce_paper photos --device mali         # and the GPU columns
     scripts/reproduce_paper photos -- search.step=4      # every fourth candidate only
+    scripts/reproduce_paper --published-data             # only choose, from the papers' candidates
 
-The folder has ImageNet validation images: 100 to calibrate on, 300 others to evaluate on. Each
-study climbs the paper's whole ladder, with one more layer in float at a time. All eight studies
-take hours, and some GB for the models of their fronts. If it is stopped, the same command
-continues. The tables are written to tables.md and tables.csv.
+The folder has ImageNet validation images: 50 to calibrate on, the first 30 of them to analyse the
+layers with, as the paper's tool does, and 300 others to evaluate on. Each study climbs the paper's
+whole ladder, with one more layer in float at a time, in two orders: the most hurt layer first, as
+the paper's text says (`here`), and as its published tool does it (`published order`), which takes a
+high signal-to-noise ratio for a high error and so begins with the layer that is hurt least. The
+paper's figures are those of its tool. All sixteen studies take hours, and some GB for the models
+of their fronts; `--orders text` leaves out one half. If it is stopped, the same command continues.
+The tables are printed, and written to tables.md and tables.csv.
 
 As in the paper, the selected model is the Pareto-optimal one nearest the ideal, by the paper's
-dissimilarity. That is not the share of changed predictions, so the tables also give the top-1
-disagreement of the same models. Compare only trends: the paper drew 300 new images for each
-candidate; here all candidates are measured on the same images, with BatchNormalization folded, and
-with the Softmax at the end of EfficientNet-Lite4 in float.
+dissimilarity and the rule of its published tool (`recommend=paper`). Dissimilarity is not the share
+of changed predictions, so the tables also give the top-1 disagreement of the same models. Compare
+only trends: the paper drew 300 new images for each candidate; here all candidates are measured on
+the same images, with BatchNormalization folded, and with the Softmax at the end of
+EfficientNet-Lite4 in float.
 """
 
 import argparse
 import csv
+import itertools
 import json
 import subprocess
 import sys
@@ -27,6 +34,8 @@ from pathlib import Path
 from typing import Any
 
 PAPER = Path(__file__).with_name("paper_tables.csv")
+PUBLISHED = Path(__file__).parents[3] / "shared" / "reference"
+"""The papers' published candidates, which are not part of seqto: see published.py."""
 TITLES = {
     "mobilenetv2": "MobileNetV2",
     "shufflenetv2": "ShuffleNetV2",
@@ -34,17 +43,31 @@ TITLES = {
     "resnet50": "ResNet50",
 }
 QUANTIZATIONS = ("static", "dynamic")
-AS_THE_PAPER = ("search=ladder", "sensitivity=paper", "metric=paper", "study.register_models=false")
-# The options of the paper's tool for ONNX Runtime: one scale per tensor, otherwise defaults.
+AS_THE_PAPER = (
+    "search=ladder",
+    "sensitivity=paper",
+    "metric=paper",
+    "recommend=paper",
+    "study.register_models=false",
+    "dataset.calibration_size=50",
+    "sensitivity.samples=30",
+)
+# The options of the paper's tool for ONNX Runtime: one scale per tensor, otherwise defaults. What
+# seqto does better than ONNX Runtime by itself is turned off.
 OPTIONS = {
     "static": (
         "quantization.per_channel=false",
         "quantization.activation_type=int8",
         "quantization.quantize_bias=true",
+        "quantization.feedback=false",
+        "quantization.keep_float=false",
+        "quantization.unweighted=int8",
     ),
-    "dynamic": (),
+    "dynamic": ("quantization.feedback=false",),
 }
-HERE, HERE_TOP1, IN_PAPER = "here", "here, top-1", "paper"
+ORDERS = {"text": "here", "published": "published order"}
+"""What the figures of each order are called: as the paper's text says, as its tool does it."""
+IN_PAPER = "paper"
 MEBIBYTE = 2**20
 
 
@@ -85,63 +108,101 @@ class Plan:
     quantizations: tuple[str, ...]
     devices: Mapping[str, str]
     """The config's name of each device, by the paper's name."""
+    orders: tuple[str, ...]
     overrides: tuple[str, ...]
 
-    def study(self, device: str, quantization: str) -> list[str]:
-        """Return the overrides of this column's studies, without the model."""
+    @property
+    def columns(self) -> Iterable[tuple[str, str, str]]:
+        """The device, quantization and order of each group of studies."""
+        return itertools.product(self.devices, self.quantizations, self.orders)
+
+    def study(self, device: str, quantization: str, order: str) -> list[str]:
+        """Return the overrides of these studies, without the model."""
+        published = ["sensitivity.published=true"] if order == "published" else []
         return [
             f"device={self.devices[device]}",
             f"quantization={quantization}",
             f"dataset.path={json.dumps(str(self.images))}",
             *AS_THE_PAPER,
             *OPTIONS[quantization],
+            *published,
             *self.overrides,
         ]
 
-    def studies_folder(self, device: str, quantization: str) -> Path:
+    def studies_folder(self, device: str, quantization: str, order: str) -> Path:
         """Return the folder of these studies' reports."""
-        return self.folder / "studies" / f"{self.devices[device]}-{quantization}"
+        return self.folder / "studies" / f"{self.devices[device]}-{quantization}-{order}"
 
 
 def main() -> None:
     """Run or resume the studies, then write the tables; exit with 1 if figures are missing."""
     plan = parse(sys.argv[1:])
+    if isinstance(plan, Path):
+        sys.exit(not _same_choices(plan))
     plan.folder.mkdir(parents=True, exist_ok=True)
     found = list(read_paper(PAPER))
     missing = []
-    for device in plan.devices:
-        for quantization in plan.quantizations:
-            run_studies(plan, device, quantization)
-            reports = read_reports(plan.studies_folder(device, quantization))
-            for model in plan.models:
-                if model in reports:
-                    found += measured(plan, device, quantization, model, reports[model])
-                else:
-                    missing.append(f"{model} {device} {quantization}")
-            write_tables(plan, found)
-    print(f"\ntables: {plan.folder / 'tables.md'}, {plan.folder / 'tables.csv'}")
+    for column in plan.columns:
+        run_studies(plan, *column)
+        reports = read_reports(plan.studies_folder(*column))
+        for model in plan.models:
+            if model in reports:
+                found += measured(plan, *column, model, reports[model])
+            else:
+                missing.append(f"{model} {' '.join(column)}")
+        write_tables(plan, found)
+    print(f"\n{(plan.folder / 'tables.md').read_text()}")
+    print(f"tables: {plan.folder / 'tables.md'}, {plan.folder / 'tables.csv'}")
     if missing:
         sys.exit(f"reproduce_paper: no figures of {', '.join(missing)}; see above.")
 
 
-def parse(arguments: Sequence[str]) -> Plan:
-    """Return what the command line asks for."""
+def _same_choices(folder: Path) -> bool:
+    """Print what is chosen of the published candidates; return whether the papers chose so."""
+    from published import Point, compare
+
+    printed = {
+        (each.model, each.device, each.quantization): Point(
+            0, each.selected_dissimilarity_pct, each.selected_mb
+        )
+        for each in read_paper(PAPER)
+    }
+    return compare(folder, printed)
+
+
+def parse(arguments: Sequence[str]) -> Plan | Path:
+    """Return what the command line asks for; a path is the folder of the published data."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("images", type=Path, help="folder of ImageNet validation images")
+    parser.add_argument("images", type=Path, nargs="?", help="folder of ImageNet validation images")
+    parser.add_argument(
+        "--published-data",
+        type=Path,
+        nargs="?",
+        const=PUBLISHED,
+        metavar="FOLDER",
+        help="choose from the papers' published candidates, without images and models; by default "
+        "those in ../shared/reference beside the checkout",
+    )
     parser.add_argument("--device", help="device=... for the GPU columns")
     parser.add_argument("--models", default=",".join(TITLES), help="default: %(default)s")
     parser.add_argument(
         "--quantizations", default=",".join(QUANTIZATIONS), help="default: %(default)s"
     )
+    parser.add_argument("--orders", default=",".join(ORDERS), help="default: %(default)s")
     parser.add_argument("--out", type=Path, default=Path("paper"), help="default: %(default)s")
     parser.usage = f"{parser.format_usage().strip()[7:]} [-- overrides of seqto]"
     # Not left to argparse, which cannot take positional arguments on both sides of options.
     end = arguments.index("--") if "--" in arguments else len(arguments)
     options = parser.parse_args(arguments[:end])
+    if options.published_data is not None:
+        return Path(options.published_data)
     models = _choices(parser, "--models", options.models, tuple(TITLES))
     quantizations = _choices(parser, "--quantizations", options.quantizations, QUANTIZATIONS)
+    orders = _choices(parser, "--orders", options.orders, tuple(ORDERS))
+    if options.images is None:
+        parser.error("give a folder of images, or --published-data")
     if not options.images.is_dir():
         parser.error(f"{options.images} is no folder of images")
     devices = {"CPU": "cpu"} | ({"GPU": options.device} if options.device else {})
@@ -151,6 +212,7 @@ def parse(arguments: Sequence[str]) -> Plan:
         models=models,
         quantizations=quantizations,
         devices=devices,
+        orders=orders,
         overrides=tuple(arguments[end + 1 :]),
     )
 
@@ -165,14 +227,15 @@ def _choices(
     return chosen
 
 
-def run_studies(plan: Plan, device: str, quantization: str) -> None:
+def run_studies(plan: Plan, device: str, quantization: str, order: str) -> None:
     """Run or resume the studies of all models; a failed study leaves no report."""
-    folder = plan.studies_folder(device, quantization)
+    folder = plan.studies_folder(device, quantization, order)
     # Studies are resumed from MLflow, so a report found here later is from this run.
     for report in folder.rglob("report.json"):
         report.unlink()
     command = [sys.executable, "-m", "seqto", f"model={','.join(plan.models)}"]
-    settings = [*plan.study(device, quantization), f"hydra.sweep.dir={json.dumps(str(folder))}"]
+    words = plan.study(device, quantization, order)
+    settings = [*words, f"hydra.sweep.dir={json.dumps(str(folder))}"]
     subprocess.run([*command, *settings, "-m"], cwd=plan.folder, check=False)
 
 
@@ -182,26 +245,20 @@ def read_reports(folder: Path) -> dict[str, Any]:
     return {report["study"]["tags"]["seqto.model"]: report for report in reports}
 
 
-def _nearest_ideal(front: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the member of a front that the paper's way selects; of equals, the smallest."""
-    import numpy as np
-
-    from seqto.pareto.recommend import nearest_ideal
-
-    names = ("accuracy_loss", "size_bytes")
-    points = np.array([[each["metrics"][name] for name in names] for each in front])
-    order = np.lexsort((points[:, 1], nearest_ideal(points)))
-    return front[int(order[0])]
-
-
 def measured(
-    plan: Plan, device: str, quantization: str, model: str, report: Mapping[str, Any]
+    plan: Plan,
+    device: str,
+    quantization: str,
+    order: str,
+    model: str,
+    report: Mapping[str, Any],
 ) -> list[Figures]:
     """Return a study's figures: by the paper's dissimilarity, and by top-1 disagreement."""
     full = report["candidates"][0]
-    selected = _nearest_ideal([each for each in report["candidates"] if each["pareto"]])
+    chosen = report["recommended"]["balanced"]
+    selected = next(each for each in report["candidates"] if each["index"] == chosen)
     figures = Figures(
-        source=HERE,
+        source=ORDERS[order],
         model=TITLES[model],
         device=device,
         quantization=quantization,
@@ -211,13 +268,13 @@ def measured(
         selected_mb=selected["metrics"]["size_bytes"] / MEBIBYTE,
         selected_dissimilarity_pct=100 * selected["metrics"]["accuracy_loss"],
     )
-    config = [f"model={model}", *plan.study(device, quantization)]
+    config = [f"model={model}", *plan.study(device, quantization, order)]
     one, two = top1_losses(plan.folder, report["study"]["key"], config, [full, selected])
     return [
         figures,
         replace(
             figures,
-            source=HERE_TOP1,
+            source=_top1(ORDERS[order]),
             full_dissimilarity_pct=100 * one,
             selected_dissimilarity_pct=100 * two,
         ),
@@ -281,17 +338,26 @@ def read_paper(path: Path) -> list[Figures]:
         ]
 
 
+def _top1(source: str) -> str:
+    """Return what the figures by top-1 disagreement are called."""
+    return f"{source}, top-1"
+
+
 def write_tables(plan: Plan, found: Sequence[Figures]) -> None:
     """Write the figures so far as Markdown and as CSV."""
+    ours = [ORDERS[order] for order in plan.orders]
+    accuracies = [name for source in ours for name in (source, _top1(source))]
     text = "\n".join(
         [
             "# Table 1: dissimilarity from the float model, %\n",
-            *table(plan, found, (IN_PAPER, HERE, HERE_TOP1), ACCURACY),
-            "\n`here` is the paper's measure, `here, top-1` how often the top prediction of the",
-            "same models differs from the float model's. `selected` is the Pareto-optimal",
-            "candidate nearest the ideal, `reduction` what it avoids of the full dissimilarity.\n",
+            *table(plan, found, (IN_PAPER, *accuracies), ACCURACY),
+            "\n`here` excludes the most hurt layer first, as the paper's text says, and",
+            "`published order` the least hurt first, as its tool does it. Both are the paper's",
+            "measure; `top-1` is how often the top prediction of the same models differs from the",
+            "float model's. `selected` is the Pareto-optimal candidate nearest the ideal,",
+            "`reduction` what it avoids of the full dissimilarity.\n",
             "# Table 2: size, MB\n",
-            *table(plan, found, (IN_PAPER, HERE), SIZE),
+            *table(plan, found, (IN_PAPER, *ours), SIZE),
             "\n`preserved` is the share of what full quantization saves. 1 MB is 2^20 bytes.\n",
         ]
     )

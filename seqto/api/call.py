@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 from seqto.config.build import Given, build_part
 from seqto.config.complaints import known_choices
 from seqto.config.compose import composed
+from seqto.config.own_files import model_words, sample_words
 from seqto.config.words import word
 from seqto.errors import ConfigError, nearest
 from seqto.figures.table import limited
@@ -154,7 +155,7 @@ def _take_model(call: Call, model: Any) -> None:
     elif isinstance(model, str) and model in known_choices("model") and not Path(model).exists():
         call.words.append(word("model", model))
     elif isinstance(model, str | Path):
-        call.words.extend(["model=local", word("model.path", str(model))])
+        call.words.extend(model_words(model))
     else:
         call.words.append(f"model={_IN_MEMORY}")
         call.content["model"] = {"content": model}
@@ -169,8 +170,7 @@ def _take_samples(call: Call, samples: Any, labels: Any, words: Sequence[str]) -
     elif hasattr(samples, "load") and hasattr(samples, "chunk_size"):
         call.objects["dataset"] = samples
     elif isinstance(samples, str | Path):
-        kind = "npz" if Path(samples).suffix == ".npz" else "images"
-        call.words.extend([f"dataset={kind}", word("dataset.path", str(samples))])
+        call.words.extend(sample_words(samples))
     elif _is_pair_of_arrays(samples):
         raise ConfigError(
             "samples is a pair of as many inputs as labels: write tune(model, inputs, labels=...)."

@@ -21,7 +21,7 @@ class Quiet:
     def introduce(self, study: Study) -> None:
         """Say nothing."""
 
-    def say(self, what: str) -> None:
+    def say(self, what: str, done: int = 0, total: int | None = None) -> None:
         """Say nothing."""
 
     def advance(self, trial: Trial, done: int, total: int) -> None:
@@ -38,18 +38,16 @@ class Bar:
         self.say = self._progress.say
 
     def prepare(self) -> AbstractContextManager[Any]:
-        """Show a spinner while the model and the samples are prepared."""
-        if not self._console.is_terminal:
-            return nullcontext()
-        return self._console.status("Preparing model, samples and ranges ...")
+        """Show the bar from now on."""
+        self._stack.enter_context(self._progress)
+        return nullcontext()
 
     def introduce(self, study: Study) -> None:
-        """Say what the outputs are taken for, and what else matters; show the bar from now on."""
+        """Say what the outputs are taken for, and what else matters."""
         subject = study.subject
         taken = task_in_words(subject.task.name, subject.metric.name, subject.guess)
         for line in (taken, *subject.remarks):
             self._console.print(line, style="dim", highlight=False, markup=False)
-        self._stack.enter_context(self._progress)
 
     def advance(self, trial: Trial, done: int, total: int) -> None:
         """Show a trial that ended: on the bar, or as a line in a notebook without widgets."""

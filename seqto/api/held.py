@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from seqto.errors import StudyError, TrackingError
 from seqto.pareto.front import find_front
 from seqto.pareto.limits import ANSWER, constraint_of, with_answer
+from seqto.pareto.recommend import rule_of
 from seqto.report.writing import REPORT
 from seqto.study.device_limits import DOCUMENT
 from seqto.types import Front, Model, StudyRecord, Trial
@@ -34,7 +35,8 @@ def held_study(tracker: "MlflowTracker", run: str) -> Held:
         raise TrackingError(f"study {run!r} has no {REPORT}: its final step was cut short.")
     # Recommend as many candidates as the study did.
     count = len(document["recommended"].keys() - {ANSWER})
-    front = find_front(record.trials, document["objectives"], record.baseline, count)
+    rule = rule_of(record)
+    front = find_front(record.trials, document["objectives"], record.baseline, count, rule)
     front = with_answer(front, constraint_of(record))
     return Held(record, front, document["environment"], tracker.read_document(run, DOCUMENT))
 

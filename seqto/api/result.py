@@ -12,6 +12,7 @@ from rich.console import Console
 from seqto.errors import ConfigError, ConstraintError, StudyError
 from seqto.graph.files import save_model
 from seqto.graph.sessions import open_session
+from seqto.graph.unpacking import unpacked
 from seqto.pareto.limits import ANSWER, constraint_of
 from seqto.protocols import Quantizer
 from seqto.report.answer import answer, with_basis
@@ -89,12 +90,17 @@ class TunedCandidate:
 
     def save(self, path: str | Path) -> Path:
         """Write the ONNX model to a file, and return its path."""
-        path = Path(path).expanduser()
-        if path.is_dir():
-            raise ConfigError(f"{path} is a folder: give the path of the file, {path}/small.onnx.")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        save_model(self._model(), path)
-        return path
+        return _saved(self._model, path)
+
+    def unpack(self, path: str | Path) -> Path:
+        """Write the ONNX model with its stored weights unpacked, and return the file's path.
+
+        ONNX Runtime decodes coded, int4, int8 and float16 weights whenever it loads a model. Here
+        they are plain float ones: the outputs are the same, bit for bit, the file is about as large
+        as the float model's, and loads as fast. Weights that run as integers stay integers, and
+        rows of tables that are not coded are still unpacked when they are looked up.
+        """
+        return _saved(lambda: unpacked(self._model()), path)
 
     def session(self) -> "onnxruntime.InferenceSession":
         """Return an ONNX Runtime session of the model, with the options it was measured with."""
@@ -123,6 +129,16 @@ class TunedCandidate:
     def __str__(self) -> str:
         offer = in_words(self.metrics, self._setup.baseline, self._setup.metric)
         return f"#{self.index}: {offer or self.failure or self.state}"
+
+
+def _saved(make: Callable[[], Model], path: str | Path) -> Path:
+    """Write a model to a file; it is made only if there can be one."""
+    path = Path(path).expanduser()
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder: give the path of the file, {path}/small.onnx.")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_model(make(), path)
+    return path
 
 
 @dataclass(frozen=True)

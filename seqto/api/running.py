@@ -2,7 +2,7 @@
 
 import math
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -22,11 +22,14 @@ from seqto.identity import settings
 from seqto.measuring.batch import shares_prefixes
 from seqto.measuring.parts import GROUPS, READ
 from seqto.measuring.pool import Pool, workers_of
+from seqto.measuring.provenance import MACHINE
 from seqto.measuring.record import Assignment
+from seqto.phases import listening
 from seqto.report.note import study_note
 from seqto.report.writing import write_files
+from seqto.secrets import masked_values
 from seqto.study.device_limits import DOCUMENT
-from seqto.study.explore import Launch
+from seqto.study.explore import PROVENANCE, Launch
 from seqto.study.plan import Study
 from seqto.study.run import Outcome, run_study
 from seqto.types import Front, StudyRecord, Trial
@@ -52,8 +55,8 @@ class Display(Protocol):
         """Describe the study; called before its first candidate."""
         ...
 
-    def say(self, what: str) -> None:
-        """Say what is being done now."""
+    def say(self, what: str, done: int = 0, total: int | None = None) -> None:
+        """Show what is being done now, how much of it is done, and of how much, if known."""
         ...
 
     def advance(self, trial: Trial, done: int, total: int) -> None:
@@ -90,7 +93,7 @@ def run_config(
     contact_tracker(config, given)
     # Not within the display, because a download shows its own progress bar.
     fetch_model(config, given)
-    with display.prepare():
+    with listening(display.say), display.prepare():
         context = build_context(config, given)
     parts, subject, tracker = context.parts, context.subject, context.tracker
     pool = Pool(parts, subject, tracker, workers_of(parts))
@@ -98,6 +101,7 @@ def run_config(
     study = Study(
         parts, subject, build_settings(config, batch), tracker, context.workspace, command
     )
+    display.say("opening the study")
     display.introduce(study)
     environment = _environment(study)
 
@@ -109,12 +113,22 @@ def run_config(
         exclusions = tracker.read_document(record.id, DOCUMENT)
         return write_files(folder, record, front, environment, exclusions)
 
-    with pool:
-        measure = _in_jobs(launch, study) if launch else pool.launch
+    with listening(display.say), pool:
+        measure = _in_jobs(launch, study) if launch else _in_processes(pool, study)
         outcome = run_study(
             study, measure, display.advance, publish, _yaml(config, given), overrides
         )
     return Finished(study, outcome, environment)
+
+
+def _in_processes(pool: Pool, study: Study) -> Launch:
+    """Return a launch that measures on this machine."""
+
+    def measure(run: str, assignments: Sequence[Assignment]) -> Iterator[str]:
+        recorded = study.tracker.read_document(run, PROVENANCE) or {}
+        return pool.launch(run, assignments, str(recorded.get(MACHINE, "")))
+
+    return measure
 
 
 def _in_jobs(launch: JobLaunch, study: Study) -> Launch:
@@ -133,15 +147,17 @@ def _in_jobs(launch: JobLaunch, study: Study) -> Launch:
 
 
 def _yaml(config: DictConfig, given: Given | None) -> str:
-    """Return the config for the record, with the settings of the given objects."""
-    names = (*GROUPS, "precisions", "constraint", "gate", "objectives", "study", "tracking")
+    """Return the config for the record: with the settings of given objects, without secrets."""
+    limits, ending = ("constraint", "gate"), ("objectives", "recommend", "study")
+    names = (*GROUPS, "precisions", *limits, *ending, "tracking")
     objects = {
         group: {**settings(part), **{name: config[group][name] for name in READ.get(group, ())}}
         for group, part in (given or {}).items()
         if group in GROUPS
     }
     wanted = {name: objects.get(name, config[name]) for name in names}
-    return OmegaConf.to_yaml(OmegaConf.create(wanted), resolve=False)
+    plain = OmegaConf.to_container(OmegaConf.create(wanted), resolve=False)
+    return OmegaConf.to_yaml(OmegaConf.create(masked_values(plain)), resolve=False)
 
 
 def _environment(study: Study) -> dict[str, str]:

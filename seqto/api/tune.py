@@ -58,6 +58,7 @@ def tune(
     max_accuracy_loss: float | None = None,
     max_size_ratio: float | None = None,
     max_latency_ms: float | None = None,
+    max_float_share: float | None = None,
     calibration_size: int | None = None,
     evaluation_size: int | None = None,
     name: str | None = None,
@@ -103,6 +104,7 @@ def tune(
             meets it.
         max_size_ratio: The largest share of the original file's size that you accept.
         max_latency_ms: The longest inference that you accept, in milliseconds.
+        max_float_share: The largest share of the layers' weights, by bytes, to leave in float.
         calibration_size: How many samples to calibrate on.
         evaluation_size: How many samples to evaluate on.
         name: The model's name in MLflow and its registry; by default that of its file or graph.
@@ -139,6 +141,7 @@ def tune(
         "max_accuracy_loss": max_accuracy_loss,
         "max_size_ratio": max_size_ratio,
         "max_latency_ms": max_latency_ms,
+        "max_float_share": max_float_share,
         **{"calibration_size": calibration_size, "evaluation_size": evaluation_size, "name": name},
     }
     with complaints(), ExitStack() as stack:
@@ -396,7 +399,12 @@ def _by_precision(precisions: Any) -> Mapping[str, Any]:
 def _refuse_keys(config: DictConfig, tracking: object) -> None:
     """Raise where words ask for what only the command line does, or what has no effect."""
     build_settings(config, 1)
-    chosen = [name for name, value in config.candidate.items() if value is not None]
+    if config.candidate.unpack:
+        raise ConfigError(
+            "candidate.unpack is for commands: in Python write result.best.unpack('plain.onnx')."
+        )
+    choices = (name for name in config.candidate if name != "unpack")
+    chosen = [name for name in choices if config.candidate[name] is not None]
     if chosen:
         raise ConfigError(
             f"candidate.{chosen[0]} chooses one candidate: write seqto.quantize(model, samples, "

@@ -18,10 +18,11 @@ from seqto.config.build import (
 )
 from seqto.errors import ConfigError
 from seqto.graph.files import save_model
+from seqto.graph.unpacking import unpacked
 from seqto.measuring.choice import checked, excluding, mixed, most_sensitive, same_as
 from seqto.measuring.pool import Pool
 from seqto.measuring.record import Assignment
-from seqto.types import Candidate
+from seqto.types import Candidate, Trial
 
 CHOICES = ("excluded", "precisions", "top", "from_run")
 """The config keys that choose a candidate."""
@@ -35,25 +36,35 @@ def run_study_job(config: DictConfig) -> list[str]:
         for each in config.study.assignments
     ]
     pool = Pool(context.parts, context.subject, context.tracker)
-    return list(pool.launch(config.study.run, assignments))
+    return list(pool.launch(config.study.run, assignments, context.timed_on))
 
 
-def run_single(config: DictConfig) -> None:
-    """Measure one candidate, save its model, and print where."""
+def run_single(config: DictConfig) -> Trial:
+    """Measure one candidate, save its model, print where, and return its trial."""
     from seqto.report.wording import in_words
 
     # Report wrong values before anything is fetched, also those that only a study uses.
     build_settings(config, 1)
+    unpacks = wants_unpacked(config)
     contact_tracker(config)
     fetch_model(config)
     context = build_context(config)
     candidate = chosen_candidate(config, context)
     trial = measure_alone(context, candidate)
-    path = _save(candidate, context)
+    saved = _save(candidate, context, unpacks)
     console = stdout_console()
     offer = in_words(trial.metrics, context.subject.baseline, context.subject.metric.name)
     console.print(f"{candidate.in_words()}: {offer}", highlight=False)
-    print_lines(console, {**where_to_look(context.tracker, trial.id), "model": str(path)})
+    print_lines(console, {**where_to_look(context.tracker, trial.id), **saved})
+    return trial
+
+
+def wants_unpacked(config: DictConfig) -> bool:
+    """Return whether the candidate is to be saved with unpacked weights, too."""
+    given = config.candidate.unpack
+    if not isinstance(given, bool):
+        raise ConfigError(f"candidate.unpack={given} has to be true or false.")
+    return given
 
 
 def chosen_candidate(config: DictConfig, context: Context) -> Candidate:
@@ -77,10 +88,16 @@ def _chosen(choice: DictConfig, context: Context) -> Candidate:
     return excluding([] if choice.excluded is None else choice.excluded, context.subject)
 
 
-def _save(candidate: Candidate, context: Context) -> Path:
+def _save(candidate: Candidate, context: Context, unpacks: bool) -> dict[str, str]:
+    """Save the candidate's model, if wanted also unpacked, and return what to print of it."""
     subject = context.subject
     model = context.parts.quantizer.quantize(subject.model, subject.ranges, candidate)
     folder = Path(HydraConfig.get().runtime.output_dir)
-    name = f"{context.parts.source.name}-{context.parts.quantizer.name}-{candidate.key[:8]}.onnx"
-    save_model(model, folder / name)
-    return folder / name
+    name = f"{context.parts.source.name}-{context.parts.quantizer.name}-{candidate.key[:8]}"
+    lines = {}
+    if unpacks:
+        path = folder / f"{name}-unpacked.onnx"
+        save_model(unpacked(model), path)
+        lines["unpacked"] = str(path)
+    save_model(model, folder / f"{name}.onnx")
+    return {**lines, "model": str(folder / f"{name}.onnx")}

@@ -59,7 +59,7 @@ def _show(folder: Path, reports: Sequence[Report]) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m seqto.compare",
+        prog="seqto compare",
         description="Compare studies of different devices, quantizations or models side by side.",
     )
     parser.add_argument("runs", metavar="RUN", nargs="+", help="the ids of studies' MLflow runs")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from seqto import __version__
 from seqto.measuring.pool import usable_cores
+from seqto.secrets import masked
 from seqto.workspace import Workspace
 
 PACKAGES = {
@@ -92,7 +93,7 @@ def _size(folder: Path) -> str:
 def _tracking() -> str:
     uri = os.environ.get("MLFLOW_TRACKING_URI")
     if uri:
-        return f"{uri} (MLFLOW_TRACKING_URI)"
+        return f"{masked(uri)} (MLFLOW_TRACKING_URI)"
     # The same rule as MLflow's, which takes seconds to import.
     old = any(Path("mlruns").glob("*/meta.yaml"))
     store = (

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from seqto.cli.config_dirs import choices, config_dir, without_config_dir
 from seqto.config.paths import CONF
 from seqto.errors import ConfigError, nearest
 
-WIDTH = 100
+WIDTH = 80
 _INDENT = 4
 
 _LINE = re.compile(r"^(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#]*?))?(?: +# (?P<words>.*))?$")
@@ -20,18 +21,26 @@ NAME
     seqto - finds which layers of an ONNX model to leave in higher precision
 
 SYNOPSIS
-    seqto [group=choice ...] [key=value ...] -m      a study: many candidates, their front
-    seqto [group=choice ...] [key=value ...]         one candidate: built, measured, saved
-    seqto --help [group=choice ...]                  this page, or the keys of these choices
-    seqto --info | --version                         versions, providers, targets, CPU, folders
-    python -m seqto.promote | seqto.report | seqto.compare --help
+    seqto my.onnx photos/ [key=value ...]      a study of your model and images
+    seqto my.onnx                              what a model looks like and needs
+    seqto study [group=choice ...] [key=value ...]
+                                               candidates, a front; short: -m
+    seqto candidate [group=choice ...] [key=value ...]
+                                               one candidate: measured and saved
+    seqto promote | report | compare --help    registered models, reports
+    seqto --help [group=choice ...]            this page, or the keys of choices
+    seqto --info | --version                   versions, providers, CPU, folders
+    seqto ... --config-dir mine                own choices: mine/model/my.yaml
 
 DESCRIPTION
-    Ranks the layers of a model by how much quantization hurts them, builds selectively quantized
-    candidates, runs each on the target device, measures accuracy loss, size and latency, and gives
-    the Pareto front with recommended choices. Every candidate is an MLflow run, the best are
-    registered models. Commas multiply into studies: quantization=static,dynamic -m. The same
-    command again goes on where it stopped. `seqto` and `python -m seqto` are the same.
+    Ranks the layers of a model by how much quantization hurts them, builds
+    selectively quantized candidates, runs each on the target device, measures
+    accuracy loss, size and latency, and gives the Pareto front with recommended
+    choices. Every candidate is an MLflow run, the best are registered models.
+    Commas multiply into studies: quantization=static,dynamic -m. The same
+    command again goes on where it stopped. `seqto ... -m` is a study and
+    `seqto ...` a candidate; `python -m seqto` and `seqto` are the same,
+    `seqto promote` and `python -m seqto.promote` too.
 
 GROUPS
     Choose with group=choice; change the keys of a choice with group.key=value.
@@ -44,13 +53,19 @@ KEYS
 EXAMPLES
     seqto -m
         A study of the embedded digits model, offline.
-    seqto model=local model.path=my.onnx dataset=images dataset.path=photos -m
-        A study of your own model and images.
-    seqto model=resnet50 dataset.path=photos constraint.max_accuracy_loss=0.01 -m
-        One of the paper's models: the smallest version that differs on at most 1 % of the photos.
+    seqto my.onnx photos/ preprocess=efficientnet_lite
+        A study of your own model and images, or of a .npz file of arrays. In
+        full: seqto model=local model.path=my.onnx dataset=images \\
+              dataset.path=photos preprocess=efficientnet_lite -m
+    seqto model=resnet50 dataset.path=photos \\
+          constraint.max_accuracy_loss=0.01 -m
+        One of the paper's models: the smallest version that differs on at most
+        1 % of the photos.
     seqto model=local model.path=my.onnx dataset=npz dataset.path=samples.npz \\
           gate.max_accuracy_loss=0.01 gate.min_size_reduction=0.6 -m
         A study in a pipeline: exit code 3 if the front does not meet the gate.
+    seqto search=oneshot sensitivity=local search.float_share=0.05 -m
+        QuantuneV2's way: one decision, with 5 % of the weights in float.
     seqto candidate.from_run=<run id>
         One candidate that a study found, built again and saved.
 
@@ -62,9 +77,10 @@ EXIT STATUS
 
 ENVIRONMENT
     MLFLOW_TRACKING_URI   where results are recorded, unless tracking.uri is set
-    SEQTO_CACHE           the folder of fetched models, ranges, compiled candidates
+    MLFLOW_EXPERIMENT_NAME  the runs' experiment, unless tracking.experiment is
+    SEQTO_CACHE           the folder of fetched models, ranges and the like
     SEQTO_DEBUG           1: full tracebacks instead of one line
-    HF_ENDPOINT           where models are fetched from; HF_HUB_OFFLINE=1: never fetch
+    HF_ENDPOINT           where models are fetched from; HF_HUB_OFFLINE=1: never
     TVM_NDK_CC            Android's compiler, for device=mali
 
 FILES
@@ -76,7 +92,9 @@ FILES
 
 SEE ALSO
     seqto --cfg job       the composed config of a command
-    seqto --hydra-help    Hydra's own features: other launchers, tab completion\
+    seqto --hydra-help    Hydra's own features, such as other launchers
+    eval "$(seqto -sc install=bash)"
+                          turns on tab completion in this shell (or zsh, fish)\
 """
 
 
@@ -90,11 +108,17 @@ class Key:
 
 
 def page(words: Sequence[str] = ()) -> str:
-    """Return the manual page, or the keys of the given choices."""
-    chosen = [word for word in words if not word.startswith("-")]
+    """Return the manual page, or the keys of the given choices.
+
+    With --config-dir among the words, the choices of that folder are there, too.
+    """
+    own = config_dir(words)
+    if own is not None and not own.is_dir():
+        raise ConfigError(f"--config-dir {own} is no folder: give the one with your configs.")
+    chosen = [word for word in without_config_dir(words) if not word.startswith("-")]
     if chosen:
-        return "\n\n".join(_choice(word) for word in chosen)
-    return PAGE.format(groups=_groups(), keys=_keys(CONF / "config.yaml", ""), conf=CONF)
+        return "\n\n".join(_choice(word, own) for word in chosen)
+    return PAGE.format(groups=_groups(own), keys=_keys(CONF / "config.yaml", ""), conf=CONF)
 
 
 def described_keys(path: Path) -> Iterator[Key]:
@@ -120,36 +144,39 @@ def summary(path: Path) -> str:
     return " ".join(line.removeprefix("#").strip() for line in lines[:first])
 
 
-def _choice(word: str) -> str:
+def _choice(word: str, own: Path | None) -> str:
     """Return what a choice is for, and its keys."""
-    group, _, choice = word.partition("=")
-    known = sorted(f"{path.parent.name}={path.stem}" for path in CONF.glob("*/*.yaml"))
-    path = CONF / group / f"{choice}.yaml"
+    group = word.partition("=")[0]
+    groups = {path.parent.name for root in (CONF, own) if root for path in root.glob("*/*.yaml")}
+    known = {f"{name}={path.stem}": path for name in sorted(groups) for path in choices(name, own)}
     if word not in known:
         raise ConfigError(
             f"{word!r}{nearest(word, known)} is no choice of a group. Use --help alone for all, or "
             "with a choice, such as --help device=cpu."
         )
+    path = known[word]
     title = "\n".join(textwrap.wrap(f"{word}: {summary(path)}", WIDTH))
     return f"{title}\n\n{_keys(path, f'{group}.')}"
 
 
-def _groups() -> str:
+def _groups(own: Path | None) -> str:
     lines = (CONF / "config.yaml").read_text().splitlines()
     found = [match for match in map(_DEFAULT.match, lines) if match]
     parts = []
     # The model is last in the file, but readers look for it first.
     for match in sorted(found, key=lambda match: match["name"] != "model"):
         group, default = match["name"], match["value"]
-        parts.append(f"    {group}=  {match['words']}; by default {default}")
-        for path in sorted((CONF / group).glob("*.yaml")):
+        title = f"{group}=  {match['words']}; by default {default}"
+        indent, further = " " * _INDENT, " " * (_INDENT + len(group) + 3)
+        parts += textwrap.wrap(title, WIDTH, initial_indent=indent, subsequent_indent=further)
+        for path in choices(group, own):
             parts.append(_entry(path.stem, summary(path), indent=6, column=26))
     return "\n".join(parts)
 
 
 def _keys(path: Path, prefix: str) -> str:
     entries = [
-        _entry(f"{prefix}{key.name}={key.value}", key.words, _INDENT, column=44)
+        _entry(f"{prefix}{key.name}={key.value}", key.words, _INDENT, column=36)
         for key in described_keys(path)
         if not key.name.startswith(("hydra.", "_target_"))
     ]

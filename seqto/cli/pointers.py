@@ -33,7 +33,7 @@ def print_lines(console: Console, lines: Mapping[str, str]) -> None:
     """Print labelled lines without wrapping, so that they can be copied."""
     for label, text in lines.items():
         console.print(
-            f"{label + ':':<9}{shortened(text)}", soft_wrap=True, highlight=False, markup=False
+            f"{label + ':':<8} {shortened(text)}", soft_wrap=True, highlight=False, markup=False
         )
 
 

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from omegaconf import DictConfig
@@ -32,11 +33,11 @@ SHORT = {
 
 HELP = """\
 NAME
-    seqto.promote - make the best registered model the champion
+    seqto promote - make the best registered model the champion
 
 SYNOPSIS
-    python -m seqto.promote [model=...] [device=...] [quantization=...] [limit=...] [--dry-run]
-    python -m seqto.promote rollback [model=...] [device=...] [quantization=...] [--dry-run]
+    seqto promote [model=...] [device=...] [quantization=...] [limit=...] [--dry-run]
+    seqto promote rollback [model=...] [device=...] [quantization=...] [--dry-run]
 
 DESCRIPTION
     Takes the best version of the registered model seqto-<model>-<device>-<quantization> that meets
@@ -50,18 +51,19 @@ DESCRIPTION
     rollback brings `previous` back. A version that was rolled back is not promoted again.
 
 WORDS
-    model= device= dataset= ...   the groups and keys of a study, see python -m seqto --help
+    model= device= dataset= ...   the groups and keys of a study, see seqto --help
 {limits}
     tolerance=0.01                how much worse it may be in other objectives: 0.01 is a point of
                                   loss, or 1 % of the float model's size or latency; 0 by default
     objectives=[...]              what has to be better: accuracy_loss and size_bytes by default
     --dry-run                     show the decision and change nothing
+    --config-dir mine             a folder with your own choices, such as mine/model/my.yaml
 
 EXAMPLES
-    python -m seqto.promote
-    python -m seqto.promote model=resnet50 dataset.path=photos device=mali max_accuracy_loss=0.01
-    python -m seqto.promote max_size_ratio=0.4 tolerance=0.005 --dry-run
-    python -m seqto.promote rollback
+    seqto promote
+    seqto promote model=resnet50 dataset.path=photos device=mali max_accuracy_loss=0.01
+    seqto promote max_size_ratio=0.4 tolerance=0.005 --dry-run
+    seqto promote rollback
 
 EXIT STATUS
     0  promoted, or already the champion
@@ -73,7 +75,7 @@ EXIT STATUS
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Report errors like the rest of seqto."""
-        raise ConfigError(f"{message}. See python -m seqto.promote --help.")
+        raise ConfigError(f"{message}. See seqto promote --help.")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -88,16 +90,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> None:
-    parser = _Parser(prog="seqto.promote", add_help=False, allow_abbrev=False)
+    parser = _Parser(prog="seqto promote", add_help=False, allow_abbrev=False)
     parser.add_argument("-h", "--help", action="store_true")
     parser.add_argument("--dry-run", action="store_true")
+    parser.add_argument("--config-dir", "-cd", type=Path)
     parser.add_argument("words", nargs="*")
     given = parser.parse_intermixed_args(arguments)
     if given.help:
         print(_help())
         return
     words = [word for word in given.words if word != "rollback"]
-    config = composed([_full(word) for word in words])
+    config = composed([_full(word) for word in words], given.config_dir)
     act = _promote if len(words) == len(given.words) else _roll_back
     act(stdout_console(), config, given.dry_run)
 
@@ -113,14 +116,13 @@ def _full(word: str) -> str:
     name, equals, value = word.partition("=")
     if not equals:
         raise ConfigError(
-            f"{word!r} is no word of seqto.promote: give rollback, key=value or --dry-run."
+            f"{word!r} is no word of seqto promote: give rollback, key=value or --dry-run."
         )
     known = [*SHORT, *(key for key in known_keys() if "." not in key)]
     # Hydra's own forms, such as +key and group@package, are left to Hydra.
     if name.isidentifier() and name not in (*known, "hydra"):
         raise ConfigError(
-            f"there is no config key {name!r}{nearest(name, known)}. "
-            "See python -m seqto.promote --help."
+            f"there is no config key {name!r}{nearest(name, known)}. See seqto promote --help."
         )
     return f"{SHORT.get(name, name)}={value}"
 

@@ -35,7 +35,7 @@ def write_again(run: str, uri: str | None, folder: Path, log: bool) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m seqto.report",
+        prog="seqto report",
         description="Write a study's report.html, report.json and pictures again, from MLflow.",
     )
     parser.add_argument("run", metavar="RUN", help="the id of the study's MLflow run")

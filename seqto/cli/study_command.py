@@ -1,10 +1,9 @@
 """A study from the command line, and its output in the terminal."""
 
-import re
 import shlex
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +12,22 @@ from rich.console import Console
 from rich.markup import escape
 
 from seqto.api.running import Finished, JobLaunch, run_config
-from seqto.cli.candidate_command import CHOICES
+from seqto.cli.candidate_command import CHOICES, wants_unpacked
 from seqto.cli.pointers import print_lines, stdout_console, where_to_look
 from seqto.config.shapes import check_shapes
 from seqto.errors import ConfigError, ConstraintError
 from seqto.measuring.subject import Subject
-from seqto.report.terminal import StudyProgress, print_front, print_schemes
+from seqto.report.terminal import (
+    StepLines,
+    StudyProgress,
+    can_show_bars,
+    print_front,
+    print_schemes,
+)
 from seqto.report.wording import in_words, task_in_words
 from seqto.report.writing import PAGE, PICTURE
+from seqto.secrets import MASK, masked_word
+from seqto.study.conclude import save_recommended
 from seqto.study.plan import Study
 from seqto.types import Trial
 
@@ -32,6 +39,13 @@ def run_study_of(
 
     Without a launcher, processes on this machine measure its candidates.
     """
+    tell_answer(run_and_show(config, launch, folder, overrides))
+
+
+def run_and_show(
+    config: DictConfig, launch: JobLaunch | None, folder: Path, overrides: Sequence[str]
+) -> Finished:
+    """Run the study of this config, and print its front; the arguments are as above."""
     console = stdout_console()
     check_shapes(config)
     _refuse_candidate(config)
@@ -45,7 +59,7 @@ def run_study_of(
             command=command_line(),
         )
     _conclude(console, finished, folder)
-    _answer(console, finished)
+    return finished
 
 
 class _Terminal:
@@ -53,11 +67,13 @@ class _Terminal:
 
     def __init__(self, console: Console, stack: ExitStack) -> None:
         self._console, self._stack = console, stack
-        self._progress = StudyProgress(console)
+        bars = can_show_bars(console)
+        self._progress = StudyProgress(console) if bars else StepLines(console)
         self.say, self.advance = self._progress.say, self._progress.advance
 
     def prepare(self) -> AbstractContextManager[Any]:
-        return self._console.status("Preparing model, samples and ranges ...")
+        self._stack.enter_context(self._progress)
+        return nullcontext()
 
     def introduce(self, study: Study) -> None:
         parts, subject, facts = study.parts, study.subject, study.parts.device.describe()
@@ -71,8 +87,9 @@ class _Terminal:
         for line in (_meaning(subject), *subject.remarks):
             self._console.print(f"[dim]{escape(line)}[/]", highlight=False)
         kernels = facts.get("kernels", "default")
-        self._console.print(f"[dim]{facts['runtime']}, kernels: {kernels}[/]", highlight=False)
-        self._stack.enter_context(self._progress)
+        timed = f", latency of {facts['cpu']}" if "cpu" in facts else ""
+        line = escape(f"{facts['runtime']}, kernels: {kernels}{timed}")
+        self._console.print(f"[dim]{line}[/]", highlight=False)
 
 
 def _meaning(subject: Subject) -> str:
@@ -85,7 +102,13 @@ def command_line() -> str:
     name = Path(program).name
     command = "python -m seqto" if name == "__main__.py" else name
     # MLflow stores it, and shows it to all its users.
-    return re.sub(r"(://)[^/@\s]+@", r"\1***@", f"{command} {shlex.join(words)}")
+    return " ".join([command, *(_quoted(masked_word(each)) for each in words)])
+
+
+def _quoted(word: str) -> str:
+    """Return a word with the quotes that a shell needs; a mask needs none, as nobody types it."""
+    plain = word.replace(MASK, "")
+    return word if shlex.quote(plain) == plain else shlex.quote(word)
 
 
 def _conclude(console: Console, finished: Finished, folder: Path) -> None:
@@ -96,15 +119,19 @@ def _conclude(console: Console, finished: Finished, folder: Path) -> None:
         console.print(f"{known} of {total} candidates were measured before and not run again.")
     print_schemes(console, outcome.record)
     print_front(console, outcome.record, outcome.front)
-    lines = {"report": str(folder / PAGE), "picture": str(folder / PICTURE)}
+    # The first is the answer to the constraint, if there is one, else the balanced model.
+    files = save_recommended(study, outcome.front, folder)
+    lines = {"file": str(files[0])} if files else {}
+    lines |= {"report": str(folder / PAGE), "picture": str(folder / PICTURE)}
     if study.registers(outcome.record):
         aliases = ", ".join(f"@{each.alias}" for each in outcome.front.recommended)
         lines["models"] = f"models:/{study.name} {aliases}"
     print_lines(console, {**lines, **where_to_look(study.tracker, outcome.record.id)})
 
 
-def _answer(console: Console, finished: Finished) -> None:
+def tell_answer(finished: Finished) -> None:
     """Print which candidate meets the constraint and the gate; raise if none does."""
+    console = stdout_console()
     study, outcome = finished.study, finished.outcome
     settings = study.settings
     questions: list[tuple[str, str, Any, Sequence[Trial]]] = [
@@ -136,3 +163,8 @@ def _refuse_candidate(config: DictConfig) -> None:
                 f"candidate.{name} chooses one candidate, but -m runs a study of many. "
                 "Leave out one of the two."
             )
+    if wants_unpacked(config):
+        raise ConfigError(
+            "candidate.unpack saves one candidate, but -m runs a study of many. Leave out one of "
+            "the two; candidate.from_run=<run id> chooses one that a study found."
+        )

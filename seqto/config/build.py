@@ -10,11 +10,17 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from seqto.measuring.learned import from_document
-from seqto.measuring.parts import GROUPS, READ, Parts
+from seqto.measuring.parts import GROUPS, READ, Parts, usual_precisions
+from seqto.measuring.provenance import (
+    MACHINE,
+    check_provenance,
+    check_timed_alike,
+    provenance_of,
+)
 from seqto.measuring.subject import Subject, prepare_subject
 from seqto.pareto.limits import Constraint, Gate
-from seqto.protocols import Fetched, ModelSource, Served, Tracker
-from seqto.study.explore import LEARNED, RANGES
+from seqto.protocols import Device, Fetched, ModelSource, Quantizer, Served, Tracker
+from seqto.study.explore import LEARNED, PROVENANCE, RANGES
 from seqto.study.settings import StudySettings
 from seqto.types import Reading
 from seqto.workspace import Workspace
@@ -31,6 +37,8 @@ class Context:
     subject: Subject
     tracker: Tracker
     workspace: Workspace
+    timed_on: str = ""
+    """For a study's job: the kind of machine that the study's latencies are of."""
 
 
 _last: tuple[str, Context] | None = None
@@ -48,7 +56,17 @@ def build_context(config: DictConfig, given: Given | None = None) -> Context:
     )
     known = None if learned is None else from_document(learned)
     subject = prepare_subject(parts, workspace, ranges, known)
-    return Context(parts, subject, tracker, workspace)
+    return Context(parts, subject, tracker, workspace, _timed_on(config, parts, subject, tracker))
+
+
+def _timed_on(config: DictConfig, parts: Parts, subject: Subject, tracker: Tracker) -> str:
+    """Return what a job's latencies have to be of; raise where it would measure something else."""
+    recorded = tracker.read_document(config.study.run, PROVENANCE) if config.study.run else None
+    if recorded is None:
+        return ""
+    check_provenance(recorded, provenance_of(parts, subject))
+    check_timed_alike(recorded, parts.device, build_settings(config, 1).times)
+    return str(recorded[MACHINE])
 
 
 def context_of_job(config: DictConfig) -> Context:
@@ -67,6 +85,7 @@ def build_settings(config: DictConfig, batch: int) -> StudySettings:
     del study["run"], study["assignments"]
     return StudySettings(
         objectives=list(config.objectives),
+        recommend=config.recommend,
         constraint=Constraint(**_plain(config, "constraint")),
         gate=Gate(**_plain(config, "gate")),
         **{**study, "batch": study["batch"] or batch},
@@ -75,11 +94,24 @@ def build_settings(config: DictConfig, batch: int) -> StudySettings:
 
 def build_parts(config: DictConfig, given: Given | None = None) -> Parts:
     """Return what the studies of this config are made of."""
+    built = {group: build_part(config, group, given) for group in ("quantization", "device")}
+    config = _with_precisions(config, built["quantization"], built["device"])
+    given = {**(given or {}), **built}
     return Parts(
         **{name: build_part(config, group, given) for group, name in GROUPS.items()},
         precisions=tuple(config.precisions),
         reading=build_reading(config),
     )
+
+
+def _with_precisions(config: DictConfig, quantizer: Quantizer, device: Device) -> DictConfig:
+    """Return the config with the precisions that suit the device, if it names none."""
+    if config.precisions is not None:
+        return config
+    # Parts that refer to the precisions have to get the same ones.
+    config = copy.deepcopy(config)
+    config.precisions = list(usual_precisions(quantizer, device))
+    return config
 
 
 def build_reading(config: DictConfig) -> Reading:
@@ -141,4 +173,7 @@ def fetch_model(config: DictConfig, given: Given | None = None) -> None:
 
 
 def _plain(config: DictConfig, group: str) -> Any:
-    return OmegaConf.to_container(config[group], resolve=True, throw_on_missing=True)
+    chosen = config[group]
+    if not OmegaConf.is_config(chosen):
+        return chosen
+    return OmegaConf.to_container(chosen, resolve=True, throw_on_missing=True)

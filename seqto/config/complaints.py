@@ -1,11 +1,13 @@
 """From any exception to one line that says what is wrong and what to do."""
 
 import contextlib
+import errno
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pydantic
+import yaml
 from hydra.errors import ConfigCompositionException, HydraException, OverrideParseException
 from omegaconf import OmegaConf
 from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
@@ -13,6 +15,13 @@ from pydantic_core import ErrorDetails
 
 from seqto.config.paths import CONF
 from seqto.errors import ConfigError, SeqtoError, nearest
+from seqto.secrets import mask_error, masked
+
+_OF_FILES = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
+    *(errno.ENOTDIR, errno.EEXIST, errno.EISDIR),
+}
+"""What the system says of files and folders that cannot be used."""
 
 _SETTINGS = {
     "Constraint": "constraint",
@@ -30,7 +39,11 @@ def exit_code(error: BaseException) -> int:
 
 
 def complain(error: BaseException) -> str:
-    """Return one line for this error."""
+    """Return one line for this error, without secrets."""
+    return masked(_complaint(error))
+
+
+def _complaint(error: BaseException) -> str:
     chain = list(_causes(error))
     for each in chain:
         if isinstance(each, SeqtoError):
@@ -40,6 +53,8 @@ def complain(error: BaseException) -> str:
             return _invalid(each)
         if isinstance(each, MissingMandatoryValue):
             return _missing(each)
+        if isinstance(each, OSError) and each.strerror and each.errno in _OF_FILES:
+            return _unusable(each)
     if isinstance(error, OverrideParseException):
         if _is_model(error.override):
             return f"{error.override!r} has no key{_as_model(error.override)}"
@@ -59,12 +74,18 @@ def complain(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def complaints() -> Iterator[None]:
-    """Turn errors of Hydra and pydantic into a SeqtoError with the command line's message."""
+    """Turn errors of Hydra and pydantic into a SeqtoError with the command line's message.
+
+    No error shows secrets.
+    """
     try:
         yield
     except (HydraException, OmegaConfBaseException, pydantic.ValidationError) as error:
         own = next((each for each in _causes(error) if isinstance(each, SeqtoError)), None)
         raise own or ConfigError(complain(error)) from None
+    except Exception as error:
+        mask_error(error)
+        raise
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -75,6 +96,15 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
+def _unusable(error: OSError) -> str:
+    """Say what the system refused; a full disk has no file's name."""
+    where = f"{error.filename}: " if error.filename else ""
+    return (
+        f"{where}{error.strerror}. Check that the folder can be written and has space; the same "
+        "command goes on where it stopped."
+    )
+
+
 def _invalid(error: pydantic.ValidationError) -> str:
     group = _group_of(error.title)
     return "; ".join(_refused(group, each) for each in error.errors())
@@ -83,7 +113,7 @@ def _invalid(error: pydantic.ValidationError) -> str:
 def _refused(group: str, problem: ErrorDetails) -> str:
     """Say what is wrong with one value, under the key that a user types."""
     name = ".".join(map(str, problem["loc"]))
-    key = name if name.partition(".")[0] in _top_keys() else f"{group}.{name}"
+    key = name if name.partition(".")[0] in _told_alone(group) else f"{group}.{name}"
     given = f"{problem['input']!r}"
     if problem["type"] == "unexpected_keyword_argument":
         return f"{group} does not take {name}={given}{nearest(key, known_keys())}"
@@ -115,8 +145,19 @@ def _group_of(title: str) -> str:
     return title
 
 
-def _top_keys() -> list[str]:
-    return [key for key in known_keys() if "." not in key]
+def _told_alone(group: str) -> set[str]:
+    """Return the keys of a group that users set at the top: `precisions`, not `study.precisions`.
+
+    Those of the study's settings that have no group, and what a part takes over as it is.
+    """
+    if group in _SETTINGS.values():
+        return {key for key in known_keys() if "." not in key}
+    return {
+        str(name)
+        for path in (CONF / group).glob("*.yaml")
+        for name, value in yaml.safe_load(path.read_text()).items()
+        if value == f"${{{name}}}"
+    }
 
 
 def _missing(error: MissingMandatoryValue) -> str:

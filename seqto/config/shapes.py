@@ -5,6 +5,9 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from seqto.config.paths import CONF
 from seqto.errors import ConfigError
 
+_LISTS = {"precisions": ("int8", "float32")}
+"""Lists that are null by default, each with an example."""
+
 
 def check_shapes(config: DictConfig) -> None:
     """Raise if a list or a group of keys was overridden by something else."""
@@ -16,8 +19,11 @@ def check_shapes(config: DictConfig) -> None:
 
 
 def _check(name: str, given: object, default: object) -> None:
-    if isinstance(default, ListConfig) and not _is_names(given):
-        names = ",".join(map(str, default))
+    example = _LISTS.get(name, default)
+    if name in _LISTS and given is None:
+        return
+    if isinstance(example, ListConfig | tuple) and not _is_names(given):
+        names = ",".join(map(str, example))
         raise ConfigError(f"{name}={given} has to be a list of names, such as '{name}=[{names}]'.")
     if isinstance(default, DictConfig) and not isinstance(given, DictConfig):
         keys = ", ".join(f"{name}.{key}=..." for key in map(str, default))

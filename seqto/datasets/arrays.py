@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import ConfigDict, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from seqto.datasets.draw import Draw, split_drawn
+from seqto.datasets.draw import CalibrationSize, Draw, EvaluationSize, split_drawn
 from seqto.datasets.fit import as_wanted, check_fits
 from seqto.errors import DatasetError
 from seqto.types import Arrays, Splits, Targets, TensorSpec
@@ -24,13 +24,13 @@ class ArrayFile:
     Labels have one entry per sample, of any kind: class indices, masks, padded boxes, strings.
 
     A single array feeds a single input, whatever their names. Samples are drawn once with the seed;
-    without an evaluation size, all that calibration leaves are used.
+    an evaluation size of `all` takes all that calibration leaves.
     """
 
     path: str = field(compare=False)
     labels: str | Literal[False] = "labels"
-    calibration_size: PositiveInt = 100
-    evaluation_size: PositiveInt | None = 300
+    calibration_size: CalibrationSize = None
+    evaluation_size: EvaluationSize = None
     chunk_size: PositiveInt = 32
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     name: str = field(default="", init=False, compare=False)
@@ -51,7 +51,7 @@ class ArrayFile:
         total = common_length(arrays, labels, self.path)
         draw = Draw(self.calibration_size, self.evaluation_size, self.seed, self.path)
         drawn = draw.of(total, lambda index: row_digest(arrays, index))
-        return split_drawn(arrays, labels, drawn, self.calibration_size)
+        return split_drawn(arrays, labels, drawn)
 
 
 def row_digest(arrays: Arrays, index: int) -> str:
@@ -69,7 +69,9 @@ def _arrays(path: Path) -> Mapping[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (OSError, ValueError, AttributeError, zipfile.BadZipFile) as error:
+    except MemoryError as error:
+        raise DatasetError(f"{path} does not fit into memory ({error}): give fewer.") from error
+    except (OSError, EOFError, ValueError, AttributeError, zipfile.BadZipFile) as error:
         raise DatasetError(
             f"{path} cannot be read as a .npz file ({error}): write it with numpy.savez(path, "
             "**{'<input name>': array, ...}), arrays of numbers only."

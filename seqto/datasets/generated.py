@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from seqto.datasets.arrays import row_digest
-from seqto.datasets.draw import split_arrays
+from seqto.datasets.draw import Drawn, split_arrays
 from seqto.errors import DatasetError
 from seqto.types import Splits, TensorSpec
 
@@ -48,7 +48,7 @@ class RandomDataset:
                 "differ: raise dataset.integers, or lower dataset.calibration_size and "
                 "dataset.evaluation_size."
             )
-        return split_arrays(arrays, None, drawn, self.calibration_size)
+        return split_arrays(arrays, None, Drawn(drawn, self.calibration_size))
 
     def _noise(self, spec: TensorSpec, count: int, random: np.random.RandomState) -> np.ndarray:
         shape = (count, *(self.free if dim is None else dim for dim in spec.shape[1:]))

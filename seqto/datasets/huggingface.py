@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from seqto.datasets.arrays import row_digest
-from seqto.datasets.draw import Draw, split_arrays
+from seqto.datasets.draw import CalibrationSize, Draw, EvaluationSize, split_arrays
 from seqto.datasets.fit import as_wanted, check_fits, single_input
 from seqto.datasets.preprocess import ImagePreprocess
 from seqto.errors import DatasetError
@@ -35,8 +35,8 @@ class HuggingFaceDataset:
     split: str = "validation"
     image: str | None = "image"
     label: str | None = "label"
-    calibration_size: PositiveInt = 100
-    evaluation_size: PositiveInt | None = 300
+    calibration_size: CalibrationSize = None
+    evaluation_size: EvaluationSize = None
     chunk_size: PositiveInt = 32
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     name: str = field(default="", init=False, compare=False)
@@ -54,10 +54,10 @@ class HuggingFaceDataset:
         rows = _Rows(table, self._reader(table, inputs))
         draw = Draw(self.calibration_size, self.evaluation_size, self.seed, self.path)
         drawn = draw.of(len(table), rows.digest)
-        order = list(drawn.values())
+        order = drawn.order
         arrays = as_wanted(rows.stacked(order, self.path), inputs)
         check_fits(arrays, inputs, self.name)
-        return split_arrays(arrays, self._labels(table, order), drawn, self.calibration_size)
+        return split_arrays(arrays, self._labels(table, order), drawn)
 
     def _table(self) -> Any:
         """Return the split as a table of the library."""

@@ -11,6 +11,8 @@ from seqto.errors import DatasetError
 EXTENSIONS = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff")
 
 _COLUMNS = ("file", "label")
+_LONGEST_LABEL = 9
+"""Digits of a class index: more are a mistake, and no number that arrays can hold."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +95,23 @@ def _of_table(folder: Path, table: Path) -> list[ImageFile]:
         with table.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             _require_header(reader.fieldnames or (), table)
-            return [_of_row(folder, row, f"{table}, line {reader.line_num}") for row in reader]
+            found = [_of_row(folder, row, f"{table}, line {reader.line_num}") for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DatasetError(f"{table} cannot be read as a CSV in UTF-8 ({error}).") from error
+    _require_one_label(found, table)
+    # A line that repeats another says nothing new.
+    return list({each.path: each for each in found}.values())
+
+
+def _require_one_label(images: Sequence[ImageFile], table: Path) -> None:
+    """Raise if the CSV gives one file two labels."""
+    labels: dict[Path, int | None] = {}
+    for each in images:
+        if labels.setdefault(each.path, each.label) != each.label:
+            raise DatasetError(
+                f"{table} gives {each.name!r} the labels {labels[each.path]} and {each.label}: "
+                "keep one of the two lines."
+            )
 
 
 def _require_header(header: Sequence[str], table: Path) -> None:
@@ -111,6 +127,10 @@ def _of_row(folder: Path, row: dict[str, str | None], place: str) -> ImageFile:
     name, label = row["file"] or "", (row["label"] or "").strip()
     if not label.isdecimal():
         raise DatasetError(f"{place}: the label must be a class index from 0, not {label!r}.")
+    if len(label) > _LONGEST_LABEL:
+        raise DatasetError(f"{place}: no model has a class {label[:20]}...: give its index.")
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise DatasetError(f"{place}: {name!r} leaves {folder}: name files inside it.")
     for path in (folder / name, folder / "images" / name):
         if path.is_file():
             return ImageFile(name, path, int(label))

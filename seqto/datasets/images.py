@@ -15,13 +15,14 @@ from PIL import Image
 from pydantic import ConfigDict, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from seqto.datasets.draw import Draw
+from seqto.datasets.draw import CalibrationSize, Draw, Drawn, EvaluationSize
 from seqto.datasets.fit import single_input
 from seqto.datasets.image_pool import ImageFile, find_images
 from seqto.datasets.preprocess import ImagePreprocess, ImageTarget
 from seqto.errors import DatasetError
+from seqto.phases import counted
 from seqto.types import Samples, Splits, TensorSpec, content_key
-from seqto.workspace import Workspace, written_whole
+from seqto.workspace import Workspace, kept
 
 _FORMAT = 1
 """Increase this when the same settings give other arrays."""
@@ -32,14 +33,14 @@ class ImageFolder:
     """Images drawn once with the seed, first for calibration, then for evaluation.
 
     The folder is flat, has one subfolder per class, or a CSV with the columns file and label.
-    Without an evaluation size, all images that calibration leaves are used.
+    An evaluation size of `all` takes all images that calibration leaves.
     """
 
     path: str = field(compare=False)
     preprocess: ImagePreprocess
     labels: str | Literal[False] | None = None
-    calibration_size: PositiveInt = 100
-    evaluation_size: PositiveInt | None = 300
+    calibration_size: CalibrationSize = None
+    evaluation_size: EvaluationSize = None
     chunk_size: PositiveInt = 32
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     workspace: Workspace | None = field(default=None, compare=False)
@@ -51,40 +52,30 @@ class ImageFolder:
     def load(self, inputs: Sequence[TensorSpec]) -> Splits:
         """Return the splits, preprocessed for the model's only input."""
         spec = single_input(inputs, self.name)
-        drawn = self._draw()
+        pool = find_images(Path(self.path).expanduser(), self.labels)
         target = self.preprocess.target(spec)
-        key = content_key([list(drawn), asdict(self.preprocess), str(spec)])
-        images = list(drawn.values())
+        drawn = self._draw(pool)
+        key = content_key([list(drawn.indices), asdict(self.preprocess), str(spec)])
+        images = [pool[index] for index in drawn.order]
         array = self._decoded_once(key, images, target)
-        size = self.calibration_size
+        size = drawn.calibration
         return Splits(
             calibration=_samples(spec.name, array[:size], images[:size]),
             evaluation=_samples(spec.name, array[size:], images[size:]),
             fingerprint=content_key([key, size, [image.label for image in images]]),
         )
 
-    def _draw(self) -> dict[str, ImageFile]:
-        """Return the images to use by their sha256, in the order drawn."""
-        pool = find_images(Path(self.path).expanduser(), self.labels)
+    def _draw(self, pool: Sequence[ImageFile]) -> Drawn:
+        """Draw images, which are known by the sha256 of their files."""
         draw = Draw(self.calibration_size, self.evaluation_size, self.seed, self.path, "images")
-        drawn = draw.of(len(pool), lambda index: _file_sha256(pool[index].path))
-        return {digest: pool[index] for digest, index in drawn.items()}
+        return draw.of(len(pool), lambda index: _file_sha256(pool[index].path))
 
     def _decoded_once(self, key: str, images: list[ImageFile], target: ImageTarget) -> np.ndarray:
         """Return the preprocessed images from a file that all processes share."""
         workspace = self.workspace or Workspace.default()
         # Another version of the decoder may decode the same images differently.
         folder = workspace.samples(content_key([key, PIL.__version__, _FORMAT]))
-        path = folder / "images.npy"
-        if not path.exists():
-            try:
-                with written_whole(path) as temporary:
-                    self._write(temporary, images, target)
-            except OSError as error:
-                raise DatasetError(
-                    f"preprocessed images cannot be kept in {folder} ({error.strerror}): "
-                    "set SEQTO_CACHE to a folder with space."
-                ) from error
+        path = kept(folder / "images.npy", lambda path: self._write(path, images, target))
         array: np.ndarray = np.load(path, mmap_mode="r")
         return array
 
@@ -96,9 +87,10 @@ class ImageFolder:
         # Written, not memory-mapped: on a full disk that is an error instead of a crash.
         with path.open("wb") as file, ThreadPoolExecutor(_threads()) as pool:
             np.lib.format.write_array_header_1_0(file, header)
-            for chunk in _chunks(images, 4 * _threads()):
-                for array in pool.map(decode, chunk):
-                    file.write(array.tobytes())
+            chunks = _chunks(images, 4 * _threads())
+            arrays = (array for chunk in chunks for array in pool.map(decode, chunk))
+            for array in counted("decoding images", arrays, len(images)):
+                file.write(array.tobytes())
 
 
 def _samples(input_name: str, array: np.ndarray, images: list[ImageFile]) -> Samples:

@@ -10,17 +10,11 @@ from pydantic import ConfigDict, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from seqto.datasets.arrays import common_length, named, row_digest
-from seqto.datasets.draw import Draw, split_drawn
+from seqto.datasets.draw import CalibrationSize, Draw, EvaluationSize, split_drawn
 from seqto.datasets.fit import as_wanted, check_fits
 from seqto.datasets.targets import as_array, as_target, as_targets, is_array, targets_of_batch
 from seqto.errors import ConfigError, DatasetError
 from seqto.types import Arrays, Splits, Targets, TensorSpec
-
-_CALIBRATION, _EVALUATION = 100, 300
-"""How many samples are used by default, if there are enough."""
-
-_FEWEST = 20
-"""With fewer samples, a single one that changes already exceeds a limit of 5 %."""
 
 _WHERE = "samples"
 
@@ -35,8 +29,8 @@ class InMemorySamples:
     """
 
     name: str = "samples"
-    calibration_size: PositiveInt | None = None
-    evaluation_size: PositiveInt | None = None
+    calibration_size: CalibrationSize = None
+    evaluation_size: EvaluationSize = None
     chunk_size: PositiveInt = 32
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     samples: Any = field(default=None, compare=False, repr=False)
@@ -63,10 +57,12 @@ class InMemorySamples:
         remedy = "bring them to that type and shape first, with astype, transpose or reshape"
         check_fits(arrays, inputs, self.name, remedy)
         total = common_length(arrays, labels, _WHERE)
-        digests = [row_digest(arrays, index) for index in range(total)]
-        draw = self._draw(len(set(digests)))
-        drawn = draw.of(total, digests.__getitem__)
-        return split_drawn(arrays, labels, drawn, draw.calibration)
+        drawn = self._draw.of(total, lambda index: row_digest(arrays, index))
+        return split_drawn(arrays, labels, drawn)
+
+    @property
+    def _draw(self) -> Draw:
+        return Draw(self.calibration_size, self.evaluation_size, self.seed, _WHERE)
 
     def _first(self) -> Any:
         """Return the first item of the iterable, which an iterator then gives again."""
@@ -95,9 +91,8 @@ class InMemorySamples:
     def _drained(self, inputs: Sequence[TensorSpec]) -> tuple[Arrays, Targets | None]:
         """Read the iterable, and return its samples stacked per input."""
         whole = isinstance(self.samples, list | tuple)
-        wanted = (self.calibration_size or _CALIBRATION) + (self.evaluation_size or _EVALUATION)
         rows = _rows(_iterable(self.samples, self.seed), inputs, self.name)
-        found = list(rows if whole else itertools.islice(rows, wanted))
+        found = list(rows if whole else itertools.islice(rows, self._draw.most))
         if not found:
             raise DatasetError(
                 "samples gives nothing: an iterator that was used before is at its end. Give a "
@@ -116,23 +111,6 @@ class InMemorySamples:
             {spec.name: _stacked([row[spec.name] for row, _ in found], spec) for spec in inputs},
             None if labels[0] is None else as_targets(labels),
         )
-
-    def _draw(self, distinct: int) -> Draw:
-        """Return how many samples to draw: if there are few, a quarter of them to calibrate on."""
-        calibration, evaluation = self.calibration_size, self.evaluation_size
-        few = calibration is None and evaluation is None and distinct < _CALIBRATION + _EVALUATION
-        if not few:
-            calibration = calibration or _CALIBRATION
-            enough = evaluation is not None or distinct >= calibration + _EVALUATION
-            return Draw(
-                calibration, (evaluation or _EVALUATION) if enough else None, self.seed, _WHERE
-            )
-        if distinct < _FEWEST:
-            raise DatasetError(
-                f"{distinct} different samples are too few to calibrate and to evaluate on: give "
-                f"{_FEWEST} or more, {_CALIBRATION + _EVALUATION} for figures to rely on."
-            )
-        return Draw(distinct // 4, None, self.seed, _WHERE)
 
 
 def _iterable(samples: Any, seed: int) -> Iterable[Any]:

@@ -15,6 +15,8 @@ Layout = Literal["NCHW", "NHWC"]
 
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 _TYPES = ("float32", "uint8")
+_CROPPED, _WHOLE = 7, 8
+"""Which share of an image a crop is, by default: that of 224 in 256 pixels, as of ImageNet."""
 _LAYOUTS: tuple[Layout, ...] = ("NCHW", "NHWC")
 
 
@@ -42,14 +44,15 @@ class ImagePreprocess:
 
     `fit` says how: `crop` brings the short side to `resize` and takes the centre, `letterbox` the
     long side to the input's and fills up the rest with `fill`, `stretch` both sides. Without a
-    size in `crop`, the model's input decides. `mean` and `std` have one value per channel, in the
-    order of `color`. A model with one channel gets greyscale images, and the averages of `mean`
-    and `std`; one that takes bytes gets the pixels as they are.
+    size in `crop`, the model's input decides; without one in `resize`, the crop is 7/8 of the side.
+    `mean` and `std` have one value per channel, in the order of `color`. A model with one channel
+    gets greyscale images, and the averages of `mean` and `std`; one that takes bytes gets the
+    pixels as they are.
     """
 
     fit: Literal["crop", "letterbox", "stretch"] = "crop"
-    resize: PositiveInt = 256
-    crop: PositiveInt | None = 224
+    resize: PositiveInt | None = None
+    crop: PositiveInt | None = None
     fill: Annotated[int, Field(ge=0, le=255)] = 114
     interpolation: Literal["bicubic", "bilinear"] = "bilinear"
     mean: Annotated[list[float], Field(min_length=3, max_length=3)]
@@ -59,7 +62,7 @@ class ImagePreprocess:
     color: Literal["RGB", "BGR"] = "RGB"
 
     def __post_init__(self) -> None:
-        if self.fit == "crop" and self.crop is not None and self.crop > self.resize:
+        if self.fit == "crop" and self.crop and self.resize and self.crop > self.resize:
             raise ConfigError(
                 f"preprocess.crop={self.crop} is larger than preprocess.resize={self.resize}: "
                 "set preprocess.resize to the crop's size or more."
@@ -134,15 +137,18 @@ class ImagePreprocess:
         if side not in (None, wanted):
             raise DatasetError(
                 f"model input {spec} takes {side} pixels where preprocess.crop={wanted}: set "
-                f"preprocess.crop=null to crop as the model wants, and preprocess.resize to "
-                f"{side} or more."
+                "preprocess.crop=null to crop as the model wants."
             )
         return wanted
 
     def _resized(self, image: Image.Image, target: ImageTarget) -> Image.Image:
         """Return the image with its short side as configured, or larger if the crop needs it."""
         width, height = image.size
-        ratios = [(self.resize, min(image.size)), (target.width, width), (target.height, height)]
+        ratios = [(target.width, width), (target.height, height)]
+        if self.resize is None:
+            ratios = [(_WHOLE * up, _CROPPED * down) for up, down in ratios]
+        else:
+            ratios.append((self.resize, min(image.size)))
         # In whole numbers: 375 * (256 / 375) is less than 256.
         up, down = max(ratios, key=lambda ratio: ratio[0] / ratio[1])
         return image.resize((width * up // down, height * up // down), _FILTERS[self.interpolation])

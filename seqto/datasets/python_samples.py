@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
+from seqto.datasets.draw import CalibrationSize, EvaluationSize
 from seqto.datasets.memory_samples import InMemorySamples
 from seqto.datasets.targets import is_array
 from seqto.errors import ConfigError, DatasetError, SeqtoError, nearest, reason
@@ -27,8 +28,8 @@ class PythonSamples:
     """
 
     target: str
-    calibration_size: PositiveInt | None = None
-    evaluation_size: PositiveInt | None = None
+    calibration_size: CalibrationSize = None
+    evaluation_size: EvaluationSize = None
     chunk_size: PositiveInt = 32
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     name: str = field(default="", init=False, compare=False)

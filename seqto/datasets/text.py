@@ -11,7 +11,7 @@ import numpy as np
 from pydantic import ConfigDict, Field, PositiveInt
 from pydantic.dataclasses import dataclass
 
-from seqto.datasets.draw import Draw, split_arrays
+from seqto.datasets.draw import CalibrationSize, Draw, EvaluationSize, split_arrays
 from seqto.datasets.fit import check_fits
 from seqto.errors import DatasetError
 from seqto.types import Arrays, Splits, TensorSpec
@@ -45,8 +45,8 @@ class TextLines:
     tokenizer: str = field(compare=False)
     labels: str | Literal[False] | None = field(default=None, compare=False)
     max_length: PositiveInt = 128
-    calibration_size: PositiveInt = 100
-    evaluation_size: PositiveInt | None = 300
+    calibration_size: CalibrationSize = None
+    evaluation_size: EvaluationSize = None
     chunk_size: PositiveInt = 32
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0
     name: str = field(default="", init=False, compare=False)
@@ -62,16 +62,14 @@ class TextLines:
         encoder = _Encoder(_tokenizer(self.tokenizer), length or self.max_length)
         draw = Draw(self.calibration_size, self.evaluation_size, self.seed, self.path, "texts")
         drawn = draw.of(len(texts), lambda index: encoder.digest(texts[index]))
-        rows = [encoder.encoded(texts[index]) for index in drawn.values()]
+        rows = [encoder.encoded(texts[index]) for index in drawn.order]
         columns = encoder.columns(rows, length)
         arrays = {
             spec.name: columns[roles[spec.name]].astype(np.dtype(spec.dtype)) for spec in inputs
         }
         check_fits(arrays, inputs, self.name, _REMEDY)
-        targets = None if labels is None else _targets([labels[at] for at in drawn.values()])
-        return split_arrays(
-            arrays, targets, drawn, self.calibration_size, columns[_MASK].astype(bool)
-        )
+        targets = None if labels is None else _targets([labels[at] for at in drawn.order])
+        return split_arrays(arrays, targets, drawn, columns[_MASK].astype(bool))
 
     def _texts(self) -> tuple[list[str], list[str] | None]:
         """Return the texts that are not empty, and their labels if there are any."""

@@ -12,10 +12,11 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.devices.isolated import IsolatedProgram
+from seqto.devices.loading import watched
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, OnnxRuntimeProgram
 from seqto.errors import DeviceImportError, DeviceTransportError
 from seqto.graph.quantized import QUANTIZING, operations, quantized_nodes
-from seqto.types import Arrays, Kernel, Latency, Model
+from seqto.types import Arrays, Kernel, Latency, Loading, Model
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -38,6 +39,10 @@ class FakeDevice:
     def load(self, model: Model) -> IsolatedProgram:
         """Return the model in a separate process."""
         return IsolatedProgram.load(_Faulty(self), model, self.seconds)
+
+    def load_measured(self, model: Model) -> tuple[IsolatedProgram, Loading | None]:
+        """Return the model in a separate process, and what loading it there took."""
+        return watched(lambda: self.load(model))
 
     def describe(self) -> Mapping[str, str]:
         """Return ONNX Runtime's facts, and what this device fails on."""

@@ -15,8 +15,9 @@ from seqto.devices.helper_process import (
     lease,
     release,
 )
+from seqto.devices.loading import is_watched, note, watched
 from seqto.errors import DeviceCompileError, DeviceError, DeviceRunError, DeviceTimeoutError
-from seqto.types import Arrays, Latency, Model
+from seqto.types import Arrays, Latency, Loading, Model
 
 Result = TypeVar("Result")
 
@@ -41,12 +42,12 @@ class IsolatedProgram:
 
     @classmethod
     def load(cls, device: InProcess, model: Model, seconds: float) -> "IsolatedProgram":
-        """Load the model with this device in a worker."""
+        """Load the model with this device in a worker, which notes what that took."""
         program = cls(device, lease(), seconds)
         what = f"load {model.name!r}"
         # The device's libraries are imported first, which takes long on a busy machine.
         program._call(DeviceCompileError, what, _begin, device, seconds=START_SECONDS)
-        program._call(DeviceCompileError, what, _load, model)
+        note(program._call(DeviceCompileError, what, _load, model, is_watched()))
         return program
 
     def run(self, inputs: Arrays) -> list[np.ndarray]:
@@ -93,8 +94,9 @@ def _begin(state: State, device: InProcess) -> None:
     state["device"] = device
 
 
-def _load(state: State, model: Model) -> None:
-    state["program"] = state["device"].load(model)
+def _load(state: State, model: Model, is_watched: bool) -> Loading | None:
+    state["program"], loading = watched(lambda: state["device"].load(model), is_watched)
+    return loading
 
 
 def _run(state: State, inputs: Arrays) -> list[np.ndarray]:

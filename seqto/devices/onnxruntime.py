@@ -14,12 +14,13 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.devices.isolated import IsolatedProgram
+from seqto.devices.loading import is_watched, measured, watched
 from seqto.devices.providers import refuse_missing
 from seqto.errors import DeviceError, DeviceImportError, DeviceRunError
 from seqto.graph.kernels import kernels
 from seqto.graph.load import first_line, load_graph
-from seqto.graph.sessions import open_session
-from seqto.types import Arrays, Kernel, Latency, Model
+from seqto.graph.sessions import session_opener, start_runtime
+from seqto.types import Arrays, Kernel, Latency, Loading, Model
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _CPU_PROVIDER = "CPUExecutionProvider"
@@ -54,6 +55,11 @@ class OnnxRuntimeDevice:
         refuse_missing(self.provider, onnxruntime.get_available_providers())
 
     @property
+    def decodes_weights(self) -> bool:
+        """ONNX Runtime folds constants when it loads a model, whatever the provider."""
+        return True
+
+    @property
     def shares_prefixes(self) -> bool:
         """Whether models may be run in parts, so that what they have in common runs once."""
         # Only this provider is known to compute the same in parts as in one piece.
@@ -65,9 +71,23 @@ class OnnxRuntimeDevice:
             return IsolatedProgram.load(replace(self, isolated=False), model, self.seconds)
         return self.load_here(model)
 
+    def load_measured(
+        self, model: Model
+    ) -> "tuple[OnnxRuntimeProgram | IsolatedProgram, Loading | None]":
+        """Return the model in a session, and what creating the session took."""
+        return watched(lambda: self.load(model))
+
     def load_here(self, model: Model) -> "OnnxRuntimeProgram":
         """Return the model in a session in this process."""
         return OnnxRuntimeProgram(self._session(model, onnxruntime.SessionOptions()), self)
+
+    def clock(self) -> float:
+        """Return the seconds that what this thread loads or runs has taken so far."""
+        # With one thread, all work happens in this thread. Its CPU time is what a model takes on an
+        # idle machine, whatever else runs here.
+        if self.threads == 1 and self.provider == _CPU_PROVIDER:
+            return time.thread_time()
+        return time.perf_counter()
 
     def kernels(self, model: Model) -> Mapping[str, Kernel]:
         """Return the kernel that ONNX Runtime runs for each node."""
@@ -103,7 +123,10 @@ class OnnxRuntimeDevice:
                 options.add_session_config_entry(key, value)
             # No fallback: ORT would print a notice and run on the CPU instead.
             providers = [(self.provider, self.options)]
-            session = open_session(model, options, providers, enable_fallback=0)
+            opener = session_opener(model, options, providers, enable_fallback=0)
+            if is_watched():
+                start_runtime()
+            session = measured(opener, self.clock)
         except Exception as error:  # ORT's own errors have no common base but Exception.
             raise DeviceImportError(
                 f"{self.name} cannot load {model.name!r}: {first_line(error)}"
@@ -153,26 +176,19 @@ class OnnxRuntimeProgram:
         for _ in range(self._device.warmup):
             self.run(inputs)
         taken: list[float] = []
-        repeats = self._device.repeats
+        repeats, clock = self._device.repeats, self._device.clock
         while len(taken) < repeats or (
             sum(taken) < _SETTLED_MS and len(taken) < _PATIENCE * repeats
         ):
-            start = self._clock()
+            start = clock()
             self.run(inputs)
-            taken.append((self._clock() - start) * 1000)
+            taken.append((clock() - start) * 1000)
         # Another process on the same core slows all calls for a while, so the quietest run of calls
         # shows what the model itself takes.
         starts = range(0, len(taken) - repeats + 1, repeats)
         quietest = min((taken[at : at + repeats] for at in starts), key=np.median)
         low, median, high = np.percentile(quietest, [10, 50, 90])
         return Latency(median_ms=float(median), p10_ms=float(low), p90_ms=float(high))
-
-    def _clock(self) -> float:
-        # With one thread, all work happens in this thread. Its CPU time is what inference takes on
-        # an idle machine, whatever else runs here.
-        if self._device.threads == 1 and self._device.provider == _CPU_PROVIDER:
-            return time.thread_time()
-        return time.perf_counter()
 
     def close(self) -> None:
         """Release the session."""

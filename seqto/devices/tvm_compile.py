@@ -14,7 +14,6 @@ from seqto.errors import ConfigError, DeviceCompileError, DeviceImportError
 from seqto.graph.load import first_line, input_specs
 from seqto.graph.lowering import lowered
 from seqto.types import Model, content_key, sha256
-from seqto.workspace import written_whole
 
 NDK = "TVM_NDK_CC"
 """The environment variable with the path of Android's compiler."""
@@ -91,9 +90,7 @@ def compile_library(state: object, model: Model, recipe: Recipe, device: str, pa
     _require_linker(recipe, device)
     imported = _imported(model, device)
     try:
-        executable = _compiled(imported, recipe)
-        with written_whole(path) as temporary:
-            _export(executable, recipe, temporary)
+        _export(_compiled(imported, recipe), recipe, path)
     except Exception as error:  # TVM's and the linker's errors have no common base.
         raise DeviceCompileError(
             f"{device} cannot compile {model.name!r}: {last_line(error)}"

@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from seqto.devices import tvm_run
 from seqto.devices.helper_process import WorkerCrashError, WorkerTimeoutError, lease, release
+from seqto.devices.loading import watched
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, cpu_name
 from seqto.devices.tvm_compile import (
     Recipe,
@@ -29,8 +30,8 @@ from seqto.errors import (
     DeviceTimeoutError,
 )
 from seqto.graph.load import first_line, input_specs
-from seqto.types import Arrays, Kernel, Latency, Model, TensorSpec
-from seqto.workspace import Workspace
+from seqto.types import Arrays, Kernel, Latency, Loading, Model, TensorSpec
+from seqto.workspace import Workspace, kept
 
 AUTO = "auto"
 
@@ -69,6 +70,10 @@ class TvmDevice:
     def load(self, model: Model) -> "TvmProgram":
         """Return the model, compiled and loaded on the device."""
         return TvmProgram(self, self._link(self._library(model)), input_specs(model))
+
+    def load_measured(self, model: Model) -> "tuple[TvmProgram, Loading | None]":
+        """Return the model on the device, and what loading its library took, if that is here."""
+        return watched(lambda: self.load(model))
 
     def kernels(self, model: Model) -> Mapping[str, Kernel]:
         """Return nothing: TVM does not say which kernel runs a node."""
@@ -114,8 +119,9 @@ class TvmDevice:
         """Return the path of the model's library; compile it if the workspace has none."""
         recipe = self._recipe()
         path = Workspace.default().library(recipe.key(model))
-        if path.exists():
-            return path
+        return kept(path, lambda path: self._compile(model, recipe, path))
+
+    def _compile(self, model: Model, recipe: Recipe, path: Path) -> None:
         worker = lease(recipe.environment())
         try:
             worker.call(
@@ -132,7 +138,6 @@ class TvmDevice:
             ) from error
         finally:
             release(worker)
-        return path
 
     def _link(self, path: Path) -> Link:
         kind = self.target["kind"]

@@ -18,6 +18,7 @@ from seqto.devices.helper_process import (
     lease,
     release,
 )
+from seqto.devices.loading import is_watched, note
 from seqto.errors import DeviceError, DeviceRunError, DeviceTimeoutError, DeviceTransportError
 
 Result = TypeVar("Result")
@@ -54,7 +55,7 @@ class LocalLink:
     def __post_init__(self) -> None:
         """Load the candidate."""
         self._worker: Worker | None = lease(self.environment)
-        self.call(tvm_run.open_library, self.name, self.kind, self.path)
+        note(self.call(tvm_run.open_library, self.name, self.kind, self.path, is_watched()))
 
     def call(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call a function in the worker; a failure is not retried."""

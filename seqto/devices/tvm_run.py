@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from seqto.devices.helper_process import State
+from seqto.devices.loading import measured, watched
 from seqto.devices.tvm_compile import last_line
 from seqto.errors import DeviceRunError, DeviceTransportError
-from seqto.types import Latency
+from seqto.types import Latency, Loading
 
 Rows = Sequence[np.ndarray]
 """The inputs of one sample, in the order of the graph."""
@@ -25,13 +26,22 @@ class UnreachableError(DeviceTransportError):
     """The device is not there, and retrying does not help."""
 
 
-def open_library(state: State, name: str, kind: str, path: Path) -> None:
-    """Load a library for a device of this kind on this machine; called in a worker."""
+def open_library(
+    state: State, name: str, kind: str, path: Path, is_watched: bool
+) -> Loading | None:
+    """Load a library for a device of this kind on this machine; called in a worker.
+
+    If somebody watches, return what that took.
+    """
     import tvm
 
     with _explained(name, "load its library", remote=False):
         device = _device(tvm, kind, name)
-        _start(state, name, tvm.runtime.load_module(str(path)), device, remote=False)
+
+        def load() -> None:
+            _start(state, name, tvm.runtime.load_module(str(path)), device, remote=False)
+
+        return watched(lambda: measured(load, time.perf_counter), is_watched)[1]
 
 
 def find_device(state: State, name: str, host: str, port: int, key: str, seconds: float) -> None:

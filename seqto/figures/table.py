@@ -83,7 +83,9 @@ class Figure:
     alias: str = ""
     """Of the member of the front that is best in it; by default `best-<name>`."""
     limit: Limit | None = None
-    """How users may limit it; sentences about a candidate tell of all figures with a limit."""
+    """How users may limit it."""
+    told: bool = True
+    """Whether sentences about a candidate tell of it, if it has a limit."""
     in_views: bool = True
     """Whether MLflow's saved views show it."""
 
@@ -218,6 +220,40 @@ FIGURES: tuple[Figure, ...] = (
         limit=Limit("8", "at most so many milliseconds an inference"),
     ),
     Figure(
+        "load_ms",
+        title="load",
+        column=17,
+        detail=True,
+        write=in_ms,
+        label="load time",
+        unit="ms",
+        in_views=False,
+    ),
+    Figure(
+        "load_peak_bytes",
+        title="load memory",
+        column=18,
+        detail=True,
+        write=in_bytes,
+        label="memory to load",
+        unit="MB",
+        factor=1e-6,
+        in_views=False,
+    ),
+    Figure(
+        "float_share",
+        title="in float",
+        column=None,
+        write=lambda share: in_percent(share, 1),
+        label="weights in float",
+        unit="%",
+        factor=100.0,
+        limit=Limit("0.1", "at most this share of the weights' bytes left in float", FRACTION),
+        told=False,
+        in_views=False,
+        of_float=1.0,
+    ),
+    Figure(
         "accuracy",
         title="accuracy",
         column=5,
@@ -270,8 +306,8 @@ def limited() -> dict[str, Limit]:
 
 
 def told() -> list[Figure]:
-    """Return the figures that sentences about a candidate tell of: those with a limit."""
-    return [each for each in FIGURES if each.limit]
+    """Return the figures that sentences about a candidate tell of."""
+    return [each for each in FIGURES if each.limit and each.told]
 
 
 def viewed() -> list[Figure]:

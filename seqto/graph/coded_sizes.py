@@ -1,7 +1,7 @@
 """How many bytes layers take in a model's file if they are coded."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import onnx
@@ -12,7 +12,7 @@ from seqto.graph.grids import entropy, on_grid
 from seqto.graph.layers import reduced_axes, weights_of
 from seqto.graph.nodes import initializers
 from seqto.graph.weights import bias_of
-from seqto.types import Layer, Model
+from seqto.types import CODED_STEPS, Layer, Model
 
 _OVER_ENTROPY = 1.02
 """How many times its own entropy a layer takes in a code that it shares with others."""
@@ -26,26 +26,32 @@ _FUNCTIONS_BYTES = 2400
 _STREAM_SHARE, _STREAM_BYTES = 0.015, 3000
 """How much of the weights' bytes the nodes of streams take besides, and at most how many bytes."""
 
-_SAMPLE = 2**18
+_SAMPLE = 2**16
 """The entropy is that of about so many values of a weight."""
 
 
-def coded_sizes(model: Model, layers: Collection[Layer], step: float) -> dict[str, int]:
-    """Return about how many bytes each layer takes, its share of what all have in common included.
+def coded_sizes(model: Model, layers: Sequence[Layer]) -> dict[str, dict[str, int]]:
+    """Return about how many bytes each layer takes in each precision of coded weights.
 
-    `step` is that of the weights, in units of their row's RMS.
+    That includes its share of what all layers have in common.
     """
     graph = model.proto.graph
     constants = initializers(graph)
     nodes = {node.name: node for node in graph.node}
-    sizes = {}
-    for layer in layers:
-        node = nodes[layer.name]
-        weights = weights_of(node, constants)
-        size = sum(_weight_bytes(each, reduced_axes(node, each), step) for each in weights)
-        sizes[layer.name] = size - _saved_by_bias(node, constants)
-    common = _FUNCTIONS_BYTES + min(_STREAM_SHARE * sum(sizes.values()), _STREAM_BYTES)
-    return {name: round(size + common / len(sizes)) for name, size in sizes.items()}
+    each = [_layer_bytes(nodes[layer.name], constants) for layer in layers]
+    whole = np.array(each) if each else np.zeros((0, len(CODED_STEPS)))
+    common = _FUNCTIONS_BYTES + np.minimum(_STREAM_SHARE * whole.sum(axis=0), _STREAM_BYTES)
+    sizes = np.rint(whole + common / max(len(whole), 1)).astype(int).tolist()
+    return {
+        layer.name: dict(zip(CODED_STEPS, row, strict=True))
+        for layer, row in zip(layers, sizes, strict=True)
+    }
+
+
+def _layer_bytes(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> np.ndarray:
+    weights = weights_of(node, constants)
+    sizes = [_weight_bytes(each, reduced_axes(node, each)) for each in weights]
+    return np.asarray(np.sum(sizes, axis=0) - _saved_by_bias(node, constants))
 
 
 def _saved_by_bias(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]) -> float:
@@ -54,16 +60,22 @@ def _saved_by_bias(node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProt
     return 0 if bias is None else 2 * math.prod(bias.dims)
 
 
-def _weight_bytes(weight: onnx.TensorProto, reduced: tuple[int, ...], step: float) -> float:
+def _weight_bytes(weight: onnx.TensorProto, reduced: tuple[int, ...]) -> np.ndarray:
     values = numpy_helper.to_array(weight)
     rows = values.size / max(np.prod([values.shape[axis] for axis in reduced]), 1)
     # Values that are not finite are refused when they are coded.
-    sample = np.nan_to_num(_some_rows(values, reduced), posinf=0, neginf=0)
-    bits = entropy(frequencies(on_grid(sample, reduced, step).integers))
-    return float(_OVER_ENTROPY * bits * values.size / 8 + rows + _NAMES_BYTES)
+    sample = np.nan_to_num(some_rows(values, reduced), posinf=0, neginf=0)
+    # In units of their row's RMS, so that the rows need not be scaled again for each step.
+    units = on_grid(sample, reduced, 1.0).scales
+    relative = sample / np.where(units > 0, units, np.float32(np.inf))
+    bits = [
+        entropy(frequencies(np.rint(relative / np.float32(step)).astype(np.int32)))
+        for step in CODED_STEPS.values()
+    ]
+    return np.asarray(_OVER_ENTROPY * np.array(bits) * values.size / 8 + rows + _NAMES_BYTES)
 
 
-def _some_rows(values: np.ndarray, reduced: tuple[int, ...]) -> np.ndarray:
+def some_rows(values: np.ndarray, reduced: tuple[int, ...]) -> np.ndarray:
     """Return whole rows of a weight, evenly spread, of few values."""
     axes = [axis for axis in range(values.ndim) if axis not in reduced]
     if not axes or values.size <= _SAMPLE:

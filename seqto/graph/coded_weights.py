@@ -86,9 +86,17 @@ class _Coding:
         stream = encode(np.concatenate([each.grid.integers.reshape(-1) for each in weights]))
         rows = self._stream(stream)
         flat = self._node("Reshape", [rows, self._hold(np.array([-1], np.int64))])
+        if stream.low_bits:
+            flat = self._joined(stream, flat)
         sizes = [each.grid.integers.size for each in weights]
-        for weight, integers in zip(weights, self._parts(flat, sizes, _words(stream)), strict=True):
+        for weight, integers in zip(weights, self._parts(flat, sizes, stream.filled), strict=True):
             self._weight(weight, integers)
+
+    def _joined(self, stream: Stream, high: str) -> str:
+        """Return the tensor of a stream's integers, given what is above their low bits."""
+        table = self._tables[_UNPACKED[stream.low_bits]]
+        times = self._hold(np.array([2**stream.low_bits], np.int32))
+        return self._made("Join", [high, self._hold(stream.low), table, times], 1)[0]
 
     def _parts(self, tensor: str, sizes: Sequence[int], whole: int) -> list[str]:
         """Return parts of these sizes of a tensor that is so large as a whole, along its start."""
@@ -158,14 +166,6 @@ class _Coding:
         names = [next(self._names) for _ in range(outputs)]
         self.nodes.append(helper.make_node(op_type, inputs, names, domain=domain))
         return names
-
-
-def _words(stream: Stream) -> int:
-    """Return how many integers a decoded stream has, with those that fill it up."""
-    length = int(stream.book.words.shape[1])
-    if stream.planes:
-        return 8 * len(stream.planes[0]) * length
-    return (sum(stream.counts) + len(stream.escapes)) * length
 
 
 def _short_names() -> Iterator[str]:

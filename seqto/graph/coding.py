@@ -2,15 +2,22 @@
 
 A stream is a Huffman-shaped wavelet tree: each inner node has one bit for each word that passes it,
 packed into bytes, and each class the codes of its words. It is decoded from the leaves to the root:
-the bits of a node say which of its two sides the next word comes from.
+the bits of a node say which of its two sides the next word comes from. The lowest bits of fine
+integers are as good as random: they are stored beside the tree, which then has few levels.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from seqto.graph.codebooks import Book, Tree, Words, design
+from seqto.graph.codebooks import Book, Tree, Words, design, frequencies
+from seqto.graph.grids import entropy
+
+_LOW_BITS, _ABOVE = 4, 3.0
+"""How many low bits are stored beside the tree, if so much entropy is left above them.
+
+For less fine integers the tree alone takes less memory to decode."""
 
 FILL = 8
 """Every node and class has a multiple of this many words: no byte is filled in part."""
@@ -22,7 +29,8 @@ class Stream:
 
     `planes` are the bits of the tree's inner nodes, each before its two sides; `codes` those of the
     classes, and `counts` their words; `escapes` are the words that are written out. Each is filled
-    up with words that nothing reads.
+    up with words that nothing reads. `low` has the lowest `low_bits` of all integers, and the words
+    are what is above them.
     """
 
     length: int
@@ -31,17 +39,26 @@ class Stream:
     codes: tuple[np.ndarray, ...]
     counts: tuple[int, ...]
     escapes: np.ndarray
+    low: np.ndarray
+    low_bits: int
+
+    @property
+    def filled(self) -> int:
+        """How many integers the words make, with those that fill it up."""
+        return _integers(self.book, self.planes, self.counts, self.escapes)
 
     @property
     def size(self) -> int:
         """The bytes of everything that has to be stored."""
-        arrays = (*self.planes, *self.codes, self.escapes, self.book.words)
+        arrays = (*self.planes, *self.codes, self.escapes, self.book.words, self.low)
         return sum(each.nbytes for each in arrays)
 
 
 def encode(integers: np.ndarray) -> Stream:
     """Return an array of integers, which is not empty, as a stream."""
-    words, book, keys = design(integers)
+    flat = integers.reshape(-1)
+    low_bits = _low_bits(flat)
+    words, book, keys = design(flat >> low_bits)
     numbers = _numbers(words, keys)
     escapes = words.rows[numbers < 0]
     starts = book.starts
@@ -51,20 +68,40 @@ def encode(integers: np.ndarray) -> Stream:
     codes: dict[int, np.ndarray] = {}
     _split(book.tree, classes.astype(np.int16), numbers, planes, codes)
     packed = [_packed(codes[at] - starts[at], width) for at, width in enumerate(book.widths)]
+    counts = tuple(_filled(len(codes[at])) for at in range(len(book.widths)))
+    written = np.pad(escapes, ((0, -len(escapes) % FILL), (0, 0)))
+    low = np.zeros(_integers(book, planes, counts, written), np.uint8)
+    low[: len(flat)] = flat & (2**low_bits - 1)
     return Stream(
-        integers.size,
+        len(flat),
         book,
         tuple(planes),
         tuple(packed),
-        tuple(_filled(len(codes[at])) for at in range(len(book.widths))),
-        np.pad(escapes, ((0, -len(escapes) % FILL), (0, 0))),
+        counts,
+        written,
+        _packed(low, low_bits),
+        low_bits,
     )
+
+
+def _low_bits(integers: np.ndarray) -> int:
+    """Return how many of the lowest bits to store beside the tree."""
+    return _LOW_BITS if entropy(frequencies(integers)) >= _LOW_BITS + _ABOVE else 0
+
+
+def _integers(
+    book: Book, planes: Sequence[np.ndarray], counts: Sequence[int], escapes: np.ndarray
+) -> int:
+    words = FILL * len(planes[0]) if planes else sum(counts) + len(escapes)
+    return words * int(book.words.shape[1])
 
 
 def decode(stream: Stream) -> np.ndarray:
     """Return the integers of a stream, in one dimension."""
     rows = _merged(stream, stream.book.tree, iter(stream.planes))
-    return rows.reshape(-1)[: stream.length]
+    high = rows.reshape(-1)[: stream.length].astype(np.int32)
+    low = unpacked(stream.low, stream.low_bits, stream.filled)[: stream.length]
+    return np.asarray((high << stream.low_bits) + low)
 
 
 def _numbers(words: Words, keys: np.ndarray) -> np.ndarray:

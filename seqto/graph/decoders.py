@@ -111,6 +111,21 @@ Fill (count, words) => (rows) {
 """
 """The words of a class that has only one."""
 
+_JOIN = """
+Join (high, codes, unpacked, times) => (integers) {
+    any = Constant <value_ints = [-1]> ()
+    at = Cast <to = 6> (codes)
+    narrow = Cast <to = 3> (unpacked)
+    picked = Gather (narrow, at)
+    flat = Reshape (picked, any)
+    low = Cast <to = 6> (flat)
+    wide = Cast <to = 6> (high)
+    shifted = Mul (wide, times)
+    integers = Add (shifted, low)
+}
+"""
+"""Integers of what is above their low bits, and these."""
+
 _WEIGHT = """
 Weight (integers, shape, steps, largest, scales) => (weight) {
     at = Cast <to = 6> (steps)
@@ -140,7 +155,7 @@ Scales (octaves) => (scales) {{
 def functions(opset: int) -> tuple[onnx.FunctionProto, ...]:
     """Return all functions in this opset; they call no other ones."""
     scales = _SCALES.format(eighths=_numbers(EIGHTHS))
-    bodies = (_TABLES, _MERGE, _LEAF, _BYTES, _FILL, _WEIGHT, scales)
+    bodies = (_TABLES, _MERGE, _LEAF, _BYTES, _FILL, _JOIN, _WEIGHT, scales)
     head = f'<domain: "{DOMAIN}", opset_import: ["": {opset}]>'
     return tuple(_shortened(parser.parse_function(head + body)) for body in bodies)
 

@@ -1,4 +1,11 @@
-"""Rounds weights so that the errors of a layer's outputs cancel: error feedback, as in GPTQ."""
+"""Rounds weights so that the errors of a layer's outputs cancel: error feedback, as in GPTQ.
+
+What is learned of a layer's inputs serves every precision, and rounding with it gives the same
+integers on every machine: all sums are of whole numbers, exact in whatever order they are added.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.linalg
@@ -21,6 +28,37 @@ _OUTPUTS = 4096
 _TRUST = 0.3
 """How far correlations are trusted that were seen in fewer rows than they have columns."""
 
+_MOST = 127
+_BITS = 30
+"""A row's largest weight is cut into this many bits: sums of products then stay below 2 ** 53."""
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """How the columns behind each one make up for its error: integers in units of `units`.
+
+    `integers` are `[groups, columns, columns]`, 0 up to the diagonal; `units` one for each row.
+    More than 8 bits do not make outputs better.
+    """
+
+    integers: np.ndarray
+    units: np.ndarray
+
+    @property
+    def packed(self) -> np.ndarray:
+        """The integers behind the diagonal, `[groups, count]`."""
+        rows, columns = np.triu_indices(self.units.shape[-1], 1)
+        return np.asarray(self.integers[:, rows, columns])
+
+    @classmethod
+    def unpacked(cls, packed: np.ndarray, units: np.ndarray) -> "Factors":
+        """Return the factors whose integers were packed like this."""
+        groups, size = units.shape
+        integers = np.zeros((groups, size, size), np.int8)
+        rows, columns = np.triu_indices(size, 1)
+        integers[:, rows, columns] = packed
+        return cls(integers, units)
+
 
 def what_counts(mean: np.ndarray, moments: np.ndarray, rows: int, *, corrected: bool) -> np.ndarray:
     """Return the moments of the inputs that rounding is to keep in mind.
@@ -38,59 +76,87 @@ def what_counts(mean: np.ndarray, moments: np.ndarray, rows: int, *, corrected: 
     return np.asarray(moments - means) if corrected and rows >= _MANY * columns else moments
 
 
+def factors_of(moments: np.ndarray) -> Factors | None:
+    """Return how errors are made up for with inputs of these moments; None if they do not tell."""
+    triangles = _triangles(moments)
+    if triangles is None:
+        return None
+    shares = triangles / np.diagonal(triangles, axis1=-2, axis2=-1)[..., None]
+    shares = np.triu(shares, 1)
+    largest = np.abs(shares).max(axis=-1, initial=0)
+    units = np.where(largest > 0, largest / _MOST, 1).astype(np.float32)
+    return Factors(np.rint(shares / units[..., None]).astype(np.int8), units)
+
+
 def fed_back(
-    rows: np.ndarray, scales: np.ndarray, moments: np.ndarray, low: int, high: int
-) -> np.ndarray | None:
+    rows: np.ndarray,
+    scales: np.ndarray,
+    parts: Sequence[Factors],
+    low: float = -np.inf,
+    high: float = np.inf,
+) -> np.ndarray:
     """Return the rows `[groups, outputs, columns]` in units of the scales, rounded to integers.
 
     What rounding a column does to the outputs is made up for by the columns behind it, as far as
-    the inputs' columns go together. None if the moments do not allow it.
+    the inputs' columns go together: `parts` tell that, each for the next columns.
     """
-    factors = _factors(moments)
-    if factors is None:
-        return None
-    parts = [
-        _fed_back(rows[:, some], scales[:, some], factors, low, high)
-        for some in (slice(at, at + _OUTPUTS) for at in range(0, rows.shape[1], _OUTPUTS))
-    ]
-    return np.concatenate(parts, axis=1)
+    found = np.empty(rows.shape, np.int32)
+    for some in (slice(at, at + _OUTPUTS) for at in range(0, rows.shape[1], _OUTPUTS)):
+        for columns, factors in _with_columns(parts):
+            found[:, some, columns] = _fed_back(
+                rows[:, some, columns], scales[:, some, columns], factors, low, high
+            )
+    return found
+
+
+def _with_columns(parts: Sequence[Factors]) -> Iterator[tuple[slice, Factors]]:
+    start = 0
+    for each in parts:
+        yield slice(start, start + each.units.shape[-1]), each
+        start += each.units.shape[-1]
 
 
 def _fed_back(
-    rows: np.ndarray, scales: np.ndarray, factors: np.ndarray, low: int, high: int
+    rows: np.ndarray, scales: np.ndarray, factors: Factors, low: float, high: float
 ) -> np.ndarray:
-    # Columns first, so that each is in one piece; copied, because what is left of them changes.
-    left = np.array(rows.transpose(0, 2, 1), np.float32, order="C")
-    steps = np.ascontiguousarray(scales.transpose(0, 2, 1), np.float32)
+    _, exponents = np.frexp(np.abs(rows).max(axis=-1, keepdims=True, initial=0))
+    units = np.ldexp(1.0, exponents - _BITS)
+    # Columns first, so that each is in one piece. Whole numbers from here on.
+    left = np.rint(rows / units).transpose(0, 2, 1).copy()
+    # A scale of 0 stands for a row that counts for nothing.
+    steps = np.where(scales != 0, scales / units, np.float64(2) ** 60).transpose(0, 2, 1)
+    integers = factors.integers.astype(np.float64)
     found = np.empty_like(left)
     for start in range(0, left.shape[1], _AT_ONCE):
         some = slice(start, start + _AT_ONCE)
         errors = _rounded(
-            left[:, some], steps[:, some], factors[:, some, some], found[:, some], low, high
+            *(left[:, some], steps[:, some], integers[:, some, some], factors.units[:, some]),
+            *(found[:, some], low, high),
         )
-        left[:, some.stop :] -= factors[:, some, some.stop :].transpose(0, 2, 1) @ errors
-    return found.transpose(0, 2, 1).astype(np.int8)
+        left[:, some.stop :] -= integers[:, some, some.stop :].transpose(0, 2, 1) @ errors
+    return np.asarray(found.transpose(0, 2, 1))
 
 
 def _rounded(
     left: np.ndarray,
     steps: np.ndarray,
-    factors: np.ndarray,
+    integers: np.ndarray,
+    units: np.ndarray,
     found: np.ndarray,
-    low: int,
-    high: int,
+    low: float,
+    high: float,
 ) -> np.ndarray:
     """Round these columns into `found`, one after the other, and return their errors."""
     errors = np.empty_like(left)
     for at in range(left.shape[1]):
         column, step = left[:, at], steps[:, at]
         np.clip(np.rint(column / step), low, high, out=found[:, at])
-        errors[:, at] = (column - found[:, at] * step) / factors[:, at, at, None]
-        left[:, at:] -= factors[:, at, at:, None] * errors[:, at, None, :]
+        errors[:, at] = np.rint((column - found[:, at] * step) * units[:, at, None])
+        left[:, at + 1 :] -= integers[:, at, at + 1 :, None] * errors[:, at, None, :]
     return errors
 
 
-def _factors(moments: np.ndarray) -> np.ndarray | None:
+def _triangles(moments: np.ndarray) -> np.ndarray | None:
     """Return the upper triangles U with U'U = the inverse of the damped moments."""
     size = moments.shape[-1]
     damping = _DAMPING * np.trace(moments, axis1=-2, axis2=-1) / size
@@ -110,4 +176,4 @@ def _factors(moments: np.ndarray) -> np.ndarray | None:
         scipy.linalg.solve_triangular(each, np.eye(size), lower=False, check_finite=False)
         for each in upper
     ]
-    return np.stack(inverses).astype(np.float32)
+    return np.stack(inverses)

@@ -40,9 +40,16 @@ class Grid:
         return np.asarray(STEPS[self.steps] * self.largest)
 
 
-def on_grid(values: np.ndarray, reduced: tuple[int, ...], step: float) -> Grid:
-    """Return the weight in rounded multiples of `step` times the RMS along these axes."""
+def on_grid(
+    values: np.ndarray, reduced: tuple[int, ...], step: float, chosen: np.ndarray | None = None
+) -> Grid:
+    """Return the weight in multiples of `step` times the RMS along these axes.
+
+    `chosen` are these multiples; by default they are rounded.
+    """
     steps, largest = row_steps(values, reduced, step)
+    if chosen is not None:
+        return Grid(chosen.astype(np.int32), steps, largest)
     scales = STEPS[steps] * largest
     # The smallest steps may vanish in float32, and their rows with them.
     multiples = values.astype(np.float32) / np.where(scales > 0, scales, np.float32(np.inf))

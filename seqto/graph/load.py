@@ -13,6 +13,7 @@ from seqto.types import Model, TensorSpec
 def load_model(path: Path, name: str) -> Model:
     """Return the ONNX model of this file, external data included."""
     proto = _parsed(path)
+    _require_types(proto)
     _read_external_data(proto, path)
     return Model(name, proto)
 
@@ -29,6 +30,7 @@ def model_from(content: bytes | onnx.ModelProto, name: str) -> Model:
         raise _no_model(content) from error
     if not _has_content(proto):
         raise _no_model(content)
+    _require_types(proto)
     return Model(name or proto.graph.name or "model", proto)
 
 
@@ -72,6 +74,17 @@ def _parsed(path: Path) -> onnx.ModelProto:
 def _has_content(proto: onnx.ModelProto) -> bool:
     """Tell whether this is a model: an empty file and some text are valid protobuf too."""
     return bool(proto.graph.node and proto.opset_import)
+
+
+def _require_types(proto: onnx.ModelProto) -> None:
+    """Raise if a tensor is of a type that ONNX does not know, of which nobody knows the size."""
+    known = set(onnx.helper.get_all_tensor_dtypes())
+    for tensor in proto.graph.initializer:
+        if tensor.data_type not in known:
+            raise ModelError(
+                f"the tensor {tensor.name!r} has the type {tensor.data_type}, which onnx "
+                f"{onnx.__version__} does not know: export the model again, or update onnx."
+            )
 
 
 def _unreadable(path: Path) -> ModelError:

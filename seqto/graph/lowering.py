@@ -6,25 +6,23 @@ operations. This is exact: float32 holds every integer that occurs in the sums. 
 MatMul, which rounds no activations.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-from seqto.graph.decoders import DOMAIN
 from seqto.graph.links import drop_unused
 from seqto.graph.nbits import unpack_matmuls
 from seqto.graph.nodes import (
     initializers,
-    reads,
     replace_nodes,
     subgraphs,
     tensor_names,
     unused_name,
 )
+from seqto.graph.unpacking import drop_decoding, replace_by_values
 from seqto.types import Model
 
 EXACT = 2**24
@@ -38,7 +36,7 @@ def lowered(model: Model) -> Model:
     """Return the model with constants folded and without ConvInteger and DynamicQuantizeLinear."""
     proto = model.copy_proto()
     fold_constants(proto)
-    _drop_decoding(proto)
+    drop_decoding(proto)
     unpack_matmuls(proto)
     split_integer_convolutions(proto)
     split_dynamic_quantization(proto)
@@ -48,35 +46,9 @@ def lowered(model: Model) -> Model:
     return Model(model.name, proto)
 
 
-def decode_weights(proto: onnx.ModelProto) -> None:
-    """Make coded weights plain constants, which is what ONNX Runtime does when it loads a model."""
-    if any(each.domain == DOMAIN for each in proto.functions):
-        fold_constants(proto)
-        _drop_decoding(proto)
-        drop_unused(proto.graph)
-
-
-def _drop_decoding(proto: onnx.ModelProto) -> None:
-    """Delete the functions that decode weights."""
-    for field in (proto.functions, proto.opset_import):
-        for index in reversed(range(len(field))):
-            if field[index].domain == DOMAIN:
-                del field[index]
-
-
 def fold_constants(proto: onnx.ModelProto) -> None:
     """Replace nodes that depend only on constants by their values, computed by ONNX Runtime."""
-    graph = proto.graph
-    folded = _constant_nodes(graph)
-    made = {name for node in folded for name in node.output}
-    kept = [node for node in graph.node if node.output[0] not in made]
-    read = {name for node in kept for name in reads(node)}
-    wanted = sorted(made & read.union(each.name for each in graph.output))
-    if not wanted:
-        return
-    for name, values in zip(wanted, _computed(proto, folded, wanted), strict=True):
-        graph.initializer.append(numpy_helper.from_array(values, name))
-    replace_nodes(graph, kept)
+    replace_by_values(proto, _constant_nodes(proto.graph))
 
 
 def _constant_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
@@ -88,28 +60,6 @@ def _constant_nodes(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
             known.update(node.output)
             found.append(onnx.NodeProto.FromString(node.SerializeToString()))
     return found
-
-
-def _computed(
-    proto: onnx.ModelProto, nodes: Collection[onnx.NodeProto], wanted: Collection[str]
-) -> list[np.ndarray]:
-    read = {name for node in nodes for name in node.input}
-    part = onnx.ModelProto()
-    part.ir_version = proto.ir_version
-    part.opset_import.extend(proto.opset_import)
-    part.functions.extend(proto.functions)
-    part.graph.name = "constants"
-    part.graph.node.extend(nodes)
-    part.graph.initializer.extend(each for each in proto.graph.initializer if each.name in read)
-    part.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    # It runs once: optimizing it would gain nothing.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(
-        part.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
-    return list(session.run(list(wanted), {}))
 
 
 class _Builder:

@@ -14,11 +14,14 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from seqto.errors import QuantizationError
-from seqto.types import FLOAT16, INT4, INT8, INT16
+from seqto.graph.grids import on_grid
+from seqto.types import CODED_STEPS, FLOAT16, INT4, INT8, INT16
 
 HALF = np.finfo(np.float16)
 
-_LARGEST = {INT8: 127, INT16: 32767}
+LEVELS = {INT4: (-8, 7), INT8: (-127, 127), INT16: (-32767, 32767)}
+"""The least and the largest integer of a precision."""
+
 _INTEGERS = {INT8: np.int8, INT16: np.int16}
 
 
@@ -67,7 +70,7 @@ def pack(
 ) -> Packed:
     """Return the weight in this precision, in tensors and nodes whose names start with `name`.
 
-    `chosen` are the integers of int4 in the form of the weight; by default its values are rounded.
+    `chosen` are its integers in the form of the weight; by default its values are rounded.
     """
     packing = _Packing(weight, name)
     if precision == FLOAT16:
@@ -75,7 +78,7 @@ def pack(
     elif precision == INT4:
         packing.as_int4(reduced, block, chosen)
     else:
-        packing.as_integers(precision, reduced)
+        packing.as_integers(precision, reduced, chosen)
     return packing.result()
 
 
@@ -101,7 +104,10 @@ class Rounded:
 
 
 def rounded(values: np.ndarray, precision: str, reduced: tuple[int, ...], block: int) -> Rounded:
-    """Return a weight as `pack` rounds it to these integers."""
+    """Return a weight as it is stored in this precision, rounded to integers."""
+    if precision in CODED_STEPS:
+        grid = on_grid(values, reduced, CODED_STEPS[precision])
+        return Rounded(grid.integers, np.broadcast_to(grid.scales, values.shape))
     if precision != INT4:
         integers, scales = _in_integers(values.astype(np.float32), reduced, precision)
         return Rounded(integers, np.broadcast_to(scales.astype(np.float32), values.shape))
@@ -153,8 +159,12 @@ class _Packing:
             )
         self._cast(self._hold(numpy_helper.from_array(half, self._name)))
 
-    def as_integers(self, precision: str, reduced: tuple[int, ...]) -> None:
+    def as_integers(
+        self, precision: str, reduced: tuple[int, ...], chosen: np.ndarray | None
+    ) -> None:
         integers, scales = _in_integers(self._values.astype(np.float32), reduced, precision)
+        if chosen is not None:
+            integers = np.ascontiguousarray(chosen, _INTEGERS[precision])
         self._scaled(self._hold(numpy_helper.from_array(integers, self._name)), scales)
 
     def as_int4(self, reduced: tuple[int, ...], block: int, chosen: np.ndarray | None) -> None:
@@ -164,7 +174,8 @@ class _Packing:
         cut = _cut(values, within, block)
         integers, scales = _in_int4(cut.values.astype(np.float32), cut.within)
         if chosen is not None:
-            integers = np.ascontiguousarray(_cut(chosen.transpose(order), within, block).values)
+            cut_alike = _cut(chosen.transpose(order), within, block).values
+            integers = np.ascontiguousarray(cut_alike, np.int8)
         packed = helper.make_tensor(
             self._name, TensorProto.INT4, integers.shape, nibbles(integers), raw=True
         )
@@ -269,7 +280,7 @@ def _in_integers(
     values: np.ndarray, within: tuple[int, ...], precision: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the values as integers, as many above 0 as below, and one scale along these axes."""
-    most = _LARGEST[precision]
+    _, most = LEVELS[precision]
     largest = np.abs(values).max(axis=within, keepdims=True, initial=0)
     # The scales of 16-bit integers are too small for float16.
     scales = _short(largest / np.float32(most)) if precision == INT8 else _nonzero(largest / most)
@@ -284,7 +295,7 @@ def _in_int4(values: np.ndarray, within: tuple[int, ...]) -> tuple[np.ndarray, n
     # EfficientNet-Lite0 a layer then does a fifth less harm than with -7 to 7.
     size = _short(np.maximum(high, -low) / np.float32(8))
     scales = np.where(high >= -low, -size, size)
-    return _rounded(values, scales, -8, 7).astype(np.int8), scales
+    return _rounded(values, scales, *LEVELS[INT4]).astype(np.int8), scales
 
 
 def _rounded(values: np.ndarray, scales: np.ndarray, low: int, high: int) -> np.ndarray:
@@ -305,13 +316,6 @@ def _short(scales: np.ndarray) -> np.ndarray:
 def _nonzero(scales: np.ndarray) -> np.ndarray:
     """Return the scales, 1 where all values are zero: any scale is right there."""
     return np.where(scales == 0, np.float32(1), scales)
-
-
-def from_nibbles(packed: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """Return the integers from -8 to 7 that `nibbles` packed."""
-    halves = np.stack([packed & 0xF, packed >> 4], axis=-1).reshape(-1)[: math.prod(shape)]
-    # Shifted up and down again, so that the highest of the four bits is the sign.
-    return ((halves << 4).view(np.int8) >> 4).reshape(shape)
 
 
 def nibbles(integers: np.ndarray) -> bytes:

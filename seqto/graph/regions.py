@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable
 
 import onnx
 
+from seqto.graph.clamps import CLAMPS
 from seqto.graph.layers import FLOAT_TYPES
 from seqto.graph.links import Links
 
@@ -38,9 +39,6 @@ def _reached(starts: Iterable[onnx.NodeProto], step: Step, stops: Collection[str
     return reached
 
 
-_CLAMPS = ("Relu", "Clip")
-"""Operations that ONNX Runtime makes a part of the quantized layer before them."""
-
 _FRAGILE = {"Softmax", "LogSoftmax", "Exp", "Log", "Pow", "Sqrt", "Reciprocal"}
 _OF_TWO = {"MatMul", "Div"}
 """Fragile where they combine two activations: attention, and normalization spelt out."""
@@ -61,7 +59,7 @@ def better_in_float(graph: onnx.GraphProto, layers: Collection[str]) -> set[str]
     clamps = {
         node.name
         for node in flow.nodes
-        if node.op_type in _CLAMPS and any(each.name in layers for each in flow.before(node))
+        if node.op_type in CLAMPS and any(each.name in layers for each in flow.before(node))
     }
     stops = {*layers, *clamps}
     fragile = [node for node in flow.nodes if node.name not in stops and flow.is_fragile(node)]

@@ -9,8 +9,8 @@ from onnx import TensorProto, helper
 
 from seqto.graph.inferred_shapes import inferred_values
 from seqto.graph.links import Links
-from seqto.graph.lowering import decode_weights
 from seqto.graph.nodes import initializers, reads, replace_nodes
+from seqto.graph.unpacking import decode_weights
 from seqto.types import Model
 
 _UNFUSED_READERS = {"Conv", "ConvTranspose", "Gemm", "DynamicQuantizeLinear"}

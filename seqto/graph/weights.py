@@ -26,26 +26,34 @@ from seqto.graph.nbits import (
     run_packed,
 )
 from seqto.graph.nodes import all_nodes, initializers, replace_nodes, tensor_names, unused_name
-from seqto.graph.packing import HALF, Packed, PackedWeights, even_blocks, pack
+from seqto.graph.packing import HALF, LEVELS, Packed, PackedWeights, even_blocks, pack
 from seqto.graph.tables import Lookup, is_lookup
-from seqto.types import CODED, FLOAT16, FLOAT32, INT4, INT8, INT16, Layer, Model
+from seqto.types import (
+    CODED,
+    CODED_STEPS,
+    FLOAT16,
+    FLOAT32,
+    INT4,
+    INT8,
+    INT16,
+    Layer,
+    Model,
+    listed,
+)
 
 INT4_OPSET = 21
 """The first opset with 4-bit tensors, and with 16-bit ones in QuantizeLinear."""
 
-STORED = (CODED, INT4, INT8, INT16, FLOAT16)
+STORED = (*CODED_STEPS, INT4, INT8, INT16, FLOAT16)
 """The precisions that these functions store weights in."""
 
-Integers = Callable[[], np.ndarray]
-"""Makes integers from -8 to 7 in the form of a weight; called only where they are packed."""
-
-RAISED = frozenset({CODED, INT4})
+RAISED = frozenset({*CODED_STEPS, INT4})
 """Those of them that need this opset."""
 
-CODED_STEP = 0.5
-"""The step of coded weights in units of their row's RMS: about 3 bits a weight."""
+Choose = Callable[[str, str], np.ndarray | None]
+"""Returns the integers of a layer's weight in a precision, in the weight's form; None: rounded."""
 
-_BIAS = 2
+BIAS = 2
 """Which input of a layer is its bias."""
 
 _UNPACKING_BYTES = {FLOAT16: 150, INT8: 350, INT16: 350, INT4: 500}
@@ -88,33 +96,31 @@ def store_into(
     block: int,
     packed: PackedWeights,
     nbits: Collection[str] = (),
-    step: float = CODED_STEP,
-    chosen: Mapping[str, Integers] | None = None,
+    choose: Choose = lambda layer, precision: None,
 ) -> None:
     """Change the weights of these layers to these precisions; `packed` is read and filled.
 
-    The layers in `nbits` become MatMulNBits where their integers fill whole blocks. `step` is that
-    of coded weights, in units of their row's RMS. `chosen` has the integers of int4 by layer; those
-    that share a weight have the same. Others are rounded.
+    The layers in `nbits` become MatMulNBits where their integers fill whole blocks. What `choose`
+    returns is the same for layers that share a weight.
     """
     wrong = sorted(set(precisions.values()) - {*STORED, FLOAT32})
     if wrong:
         raise QuantizationError(
             f"weights cannot be stored as {', '.join(wrong)}: "
-            f"choose from {', '.join(STORED)} and {FLOAT32}."
+            f"choose from {listed(STORED)} and {FLOAT32}."
         )
-    storing = _Storing(proto.graph, block, packed, chosen or {})
-    coding = _Coding(proto, step)
-    for node, weights in _with_weights(proto.graph, storing.constants, precisions):
+    storing = _Storing(proto.graph, block, packed, choose)
+    coding = _Coding(proto, choose)
+    for node, weights in layers_with_weights(proto.graph, storing.constants, precisions):
         precision = precisions[node.name]
         runs_packed = node.name in nbits and precision in BITS
         for weight in weights:
             size = block_of(weight.dims[0], precision, block) if runs_packed else 0
-            if precision == CODED and 0 in weight.dims:
+            if precision in CODED_STEPS and 0 in weight.dims:
                 # A weight without values stays as it is.
                 continue
-            if precision == CODED:
-                storing.read_decoded(node, weight, coding.output(node, weight))
+            if precision in CODED_STEPS:
+                storing.read_decoded(node, weight, coding.output(node, weight, precision))
             elif size:
                 storing.run_packed(node, weight, precision, size)
                 import_domain(proto)
@@ -127,20 +133,21 @@ def store_into(
 class _Coding:
     """Collects the weights to be coded: they are coded together."""
 
-    def __init__(self, proto: onnx.ModelProto, step: float) -> None:
+    def __init__(self, proto: onnx.ModelProto, choose: Choose) -> None:
         self._proto = proto
-        self._step = step
+        self._choose = choose
         self._taken = tensor_names(proto.graph)
         self._weights: dict[tuple[object, ...], CodedWeight] = {}
 
-    def output(self, node: onnx.NodeProto, weight: onnx.TensorProto) -> str:
+    def output(self, node: onnx.NodeProto, weight: onnx.TensorProto, precision: str) -> str:
         """Return the name that this layer's weight has once it is decoded."""
         reduced = reduced_axes(node, weight)
-        key = (weight.name, reduced)
+        key = (weight.name, reduced, precision)
         if key not in self._weights:
             name = unused_name(f"w{len(self._weights):x}", self._taken)
             self._taken.add(name)
-            grid = on_grid(_finite(weight), reduced, self._step)
+            chosen = self._choose(node.name, precision)
+            grid = on_grid(_finite(weight), reduced, CODED_STEPS[precision], chosen)
             self._weights[key] = CodedWeight(name, grid, weight.data_type)
         return self._weights[key].output
 
@@ -167,9 +174,9 @@ class _Storing:
         graph: onnx.GraphProto,
         block: int,
         packed: PackedWeights,
-        chosen: Mapping[str, Integers],
+        choose: Choose,
     ) -> None:
-        self._chosen = chosen
+        self._choose = choose
         self.constants = initializers(graph)
         self._graph = graph
         self._block = block
@@ -187,13 +194,13 @@ class _Storing:
         if is_lookup(node):
             self._lookups[node.name] = Lookup(node, weight, found)
             return
-        self._read(node, _position(node, weight), found)
+        self._read(node, position_of(node, weight), found)
         self._store_bias(node)
 
     def read_decoded(self, node: onnx.NodeProto, weight: onnx.TensorProto, name: str) -> None:
         """Let the node read this weight under the name that it has once it is decoded."""
         self._replaced.add(weight.name)
-        node.input[_position(node, weight)] = name
+        node.input[position_of(node, weight)] = name
         self._store_bias(node)
 
     def run_packed(
@@ -203,8 +210,9 @@ class _Storing:
         key = (OPERATION, weight.name, precision, block)
         if key not in self._packed:
             name = unused_name(f"{weight.name}_{precision}_blocks", self.constants)
-            integers = self._integers(node, precision)
-            self._packed[key] = pack_nbits(weight, name, precision, block, integers)
+            # In int8 its blocks have other scales than a stored weight.
+            chosen = self._choose(node.name, precision) if precision == INT4 else None
+            self._packed[key] = pack_nbits(weight, name, precision, block, chosen)
         self._replaced.add(weight.name)
         self._unpacking[self._packed[key].values.name] = self._packed[key]
         run_packed(node, self._packed[key], precision, block)
@@ -240,7 +248,7 @@ class _Storing:
             short = self._in_precision(node, bias, FLOAT16)
             assert short is not None
             self._replaced.add(bias.name)
-            self._read(node, _BIAS, short)
+            self._read(node, BIAS, short)
 
     def _in_precision(
         self, node: onnx.NodeProto, weight: onnx.TensorProto, precision: str
@@ -255,17 +263,12 @@ class _Storing:
             # The axis is in the name, because layers may read one weight along different axes.
             suffix = "".join([f"_{precision}", *(f"_{axis}" for axis in reduced[:1])])
             name = unused_name(weight.name + suffix, self.constants)
-            integers = self._integers(node, precision)
-            self._packed[key] = pack(weight, name, precision, reduced, self._block, integers)
+            chosen = self._choose(node.name, precision) if precision in LEVELS else None
+            self._packed[key] = pack(weight, name, precision, reduced, self._block, chosen)
         return self._packed[key]
 
-    def _integers(self, node: onnx.NodeProto, precision: str) -> np.ndarray | None:
-        """Return the integers that were chosen for this layer's weight, if any were."""
-        choose = self._chosen.get(node.name) if precision == INT4 else None
-        return None if choose is None else choose()
 
-
-def _position(node: onnx.NodeProto, weight: onnx.TensorProto) -> int:
+def position_of(node: onnx.NodeProto, weight: onnx.TensorProto) -> int:
     """Return which input of a node this weight is."""
     # A MatMul may read its weight on both sides: the one on the right was packed.
     return list(node.input).index(weight.name, 1 if node.input[1] == weight.name else 0)
@@ -275,9 +278,9 @@ def bias_of(
     node: onnx.NodeProto, constants: Mapping[str, onnx.TensorProto]
 ) -> onnx.TensorProto | None:
     """Return the layer's bias, if it is a constant that float16 can hold."""
-    if node.op_type not in ("Conv", "ConvTranspose", "Gemm") or len(node.input) <= _BIAS:
+    if node.op_type not in ("Conv", "ConvTranspose", "Gemm") or len(node.input) <= BIAS:
         return None
-    bias = constants.get(node.input[_BIAS])
+    bias = constants.get(node.input[BIAS])
     if bias is None or bias.data_type != TensorProto.FLOAT:
         return None
     largest = np.abs(numpy_helper.to_array(bias)).max(initial=0)
@@ -290,7 +293,7 @@ def own_weights(proto: onnx.ModelProto, layers: Collection[str]) -> None:
     constants = initializers(graph)
     others = {name for node in all_nodes(graph) if node.name not in layers for name in node.input}
     copies: dict[str, str] = {}
-    for node, weights in _with_weights(graph, constants, layers):
+    for node, weights in layers_with_weights(graph, constants, layers):
         for weight in weights:
             if weight.name not in others:
                 continue
@@ -327,8 +330,8 @@ def stored_bytes(layer: Layer, precision: str, block: int = 32) -> int:
     """Return about how many bytes of the model's file a layer's weight takes in this precision."""
     if precision == FLOAT32:
         return layer.weight_bytes
-    if precision == CODED:
-        return layer.coded_bytes
+    if precision in CODED_STEPS:
+        return layer.coded_bytes[precision]
     outputs, *values = layer.shape
     names = (_LOOKUP_BYTES if layer.op_type == "Gather" else _UNPACKING_BYTES)[precision]
     return sum(outputs * _value_bytes(each, precision, block) + names for each in values)
@@ -344,7 +347,7 @@ def _value_bytes(values: int, precision: str, block: int) -> int:
     return values + 2 if precision == INT8 else values * 2 + 4
 
 
-def _with_weights(
+def layers_with_weights(
     graph: onnx.GraphProto, constants: Mapping[str, onnx.TensorProto], layers: Collection[str]
 ) -> list[tuple[onnx.NodeProto, tuple[onnx.TensorProto, ...]]]:
     """Return the nodes of these layers with their weights, in the order of the graph."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from seqto.errors import MetricError, reason
 from seqto.graph.segments import same_computation
+from seqto.graph.unpacking import has_coded_weights
 from seqto.measuring.evaluate import measure, undone
 from seqto.measuring.parts import Parts
 from seqto.measuring.prefixes import MEMORY_LIMIT, SharedRuns
@@ -40,7 +41,10 @@ def attempts(
     """
     measured = dict(known or {})
     built = [_built(parts, subject, candidate) for candidate in candidates]
-    models = [each for each in built if isinstance(each, Model)]
+    # Coded weights would have to be decoded just to see what models have in common.
+    models = [
+        each for each in built if isinstance(each, Model) and not has_coded_weights(each.proto)
+    ]
     runs = (
         SharedRuns(
             models, subject.samples, subject.batch, parts.device, subject.observed, SHARED_BYTES
@@ -55,9 +59,9 @@ def attempts(
         try:
             if model.digest not in measured:
                 outputs = _of_the_float_model(model, subject)
-                if outputs is None and runs is not None:
+                if outputs is None and runs is not None and model in models:
                     outputs = runs.outputs(models.index(model))
-                measurement = measure(model, subject, parts.device, outputs)
+                measurement = measure(model, subject, parts.device, outputs, candidate)
                 measured[model.digest] = measurement
             layers = undone(candidate, model, parts.device)
         except MetricError:

@@ -9,7 +9,7 @@ from seqto.errors import ConfigError, LayerError, nearest
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject, rank_layers
 from seqto.protocols import Quantizer, SeveralSchemes
-from seqto.types import INT8, Candidate, Layer, Trial
+from seqto.types import INT8, Candidate, Layer, Trial, listed
 from seqto.workspace import Workspace
 
 _log = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ def _require_precisions(candidate: Candidate, quantizer: Quantizer) -> None:
             raise ConfigError(
                 f"the candidate has {layer!r} in {precision!r}"
                 f"{nearest(precision, quantizer.precisions)}, which quantization={quantizer.name} "
-                f"does not offer. Choose from {', '.join(quantizer.precisions)}."
+                f"does not offer. Choose from {listed(quantizer.precisions)}."
             )
 
 

@@ -6,19 +6,28 @@ import numpy as np
 
 from seqto.errors import DeviceError
 from seqto.figures import figure
+from seqto.graph.quantized import QUANTIZING, operations
+from seqto.measuring.float_share import FLOAT_SHARE, float_share
 from seqto.measuring.loss import losses_of
 from seqto.measuring.outputs import run_all
 from seqto.measuring.subject import Subject
 from seqto.metrics.intervals import mean_of
-from seqto.protocols import Device
+from seqto.protocols import Device, MeasuresLoading, Program
 from seqto.types import INT8, INT16, Candidate, Estimate, Latency, Measurement, Model, Outputs
 
 
 def measure(
-    model: Model, subject: Subject, device: Device, outputs: Outputs | None = None
+    model: Model,
+    subject: Subject,
+    device: Device,
+    outputs: Outputs | None = None,
+    candidate: Candidate | None = None,
 ) -> Measurement:
-    """Measure this model on the device; it runs only if its outputs are not given."""
-    program = device.load(model)
+    """Measure this model on the device; it runs only if its outputs are not given.
+
+    How much of it is left in float is known only of a candidate.
+    """
+    program, loading = _loaded(model, device)
     try:
         if outputs is None:
             outputs = run_all(program, model, subject.samples, subject.batch, subject.observed)
@@ -34,8 +43,10 @@ def measure(
             "divergence": float(subject.harm.per_sample(outputs).mean()),
             "size_bytes": size,
             "size_ratio": size / subject.baseline["size_bytes"],
+            **_left_in_float(candidate, subject),
             **_against_targets(outputs, subject),
             **_times(latency),
+            **loading,
         },
         model.digest,
         needed_session(model, device),
@@ -44,10 +55,10 @@ def measure(
 
 
 def float_latency(subject: Subject, device: Device) -> dict[str, float]:
-    """Return how long the float model takes on the device."""
-    program = device.load(subject.model)
+    """Return how long the float model takes on the device, and what loading it takes."""
+    program, loading = _loaded(subject.model, device)
     try:
-        return _times(program.time(subject.example))
+        return {**_times(program.time(subject.example)), **loading}
     finally:
         program.close()
 
@@ -64,6 +75,8 @@ def needed_session(model: Model, device: Device) -> dict[str, str]:
 def undone(candidate: Candidate, model: Model, device: Device) -> list[str]:
     """Return the candidate's float layers that the device runs in integers anyway."""
     left = [name for name, each in candidate.precisions if each not in (INT8, INT16)]
+    if operations(model).isdisjoint(QUANTIZING):
+        return []
     kernels = device.kernels(model) if left else {}
     return [name for name in left if name in kernels and kernels[name].is_integer]
 
@@ -71,6 +84,24 @@ def undone(candidate: Candidate, model: Model, device: Device) -> list[str]:
 def in_figures(name: str, estimate: Estimate) -> dict[str, float]:
     """Return a figure with the ends of its interval, as they are recorded."""
     return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+def _loaded(model: Model, device: Device) -> tuple[Program, dict[str, float]]:
+    """Return the model on the device, and the figures of loading it that the device can tell."""
+    if not isinstance(device, MeasuresLoading):
+        return device.load(model), {}
+    program, loading = device.load_measured(model)
+    if loading is None:
+        return program, {}
+    memory = {} if loading.peak_bytes is None else {"load_peak_bytes": loading.peak_bytes}
+    return program, {"load_ms": loading.ms, **memory}
+
+
+def _left_in_float(candidate: Candidate | None, subject: Subject) -> dict[str, float]:
+    """Return the share of the weights in float; nothing where precisions are not known."""
+    if candidate is None or not candidate.precisions:
+        return {}
+    return {FLOAT_SHARE: float_share(candidate, subject.layers)}
 
 
 def _require_ranks(outputs: Outputs, reference: Outputs) -> None:

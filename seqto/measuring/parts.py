@@ -7,6 +7,7 @@ from seqto.errors import ConfigError, nearest
 from seqto.identity import identity, settings
 from seqto.protocols import (
     Dataset,
+    DecodesWeights,
     Device,
     GuessedTask,
     Metric,
@@ -16,7 +17,17 @@ from seqto.protocols import (
     Sensitivity,
     Task,
 )
-from seqto.types import FLOAT32, INT8, Reading
+from seqto.types import (
+    CODED,
+    FLOAT16,
+    FLOAT32,
+    INT4,
+    INT8,
+    Reading,
+    expanded,
+    family,
+    listed,
+)
 
 GROUPS = {
     "model": "source",
@@ -54,13 +65,19 @@ class Parts:
         """Refuse precisions that the quantizer does not know, or that leave no choice."""
         known = self.quantizer.precisions
         for name in self.precisions:
-            if name not in known:
+            if not expanded([name], known):
                 raise ConfigError(
-                    f"precisions has {name!r}{nearest(name, known)}, which quantization="
-                    f"{self.quantizer.name} does not offer. Choose from {', '.join(known)}."
+                    f"precisions has {name!r}{nearest(name, {*map(family, known)})}, which "
+                    f"quantization={self.quantizer.name} does not offer. "
+                    f"Choose from {listed(known)}."
                 )
         if FLOAT32 not in self.precisions or len(set(self.precisions)) < 2:
             raise ConfigError("precisions needs float32 and at least one other to choose from.")
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The precisions that a layer may have, with each step of coded weights."""
+        return expanded(self.precisions, self.quantizer.precisions)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -81,6 +98,17 @@ class Parts:
     def registered_name(self) -> str:
         """The name under which the models of such a study are registered."""
         return registered_name(self.source, self.device, self.quantizer)
+
+
+def usual_precisions(quantizer: Quantizer, device: Device) -> tuple[str, ...]:
+    """Return the precisions to choose from if nobody says: those that the device runs well.
+
+    Where coded weights can be decoded, int4 would only be larger at the same loss.
+    """
+    decodes = isinstance(device, DecodesWeights) and device.decodes_weights
+    small = CODED if decodes and expanded([CODED], quantizer.precisions) else INT4
+    wanted = (small, INT8, FLOAT16, FLOAT32)
+    return tuple(each for each in wanted if expanded([each], quantizer.precisions))
 
 
 def registered_name(source: ModelSource, device: Device, quantizer: Quantizer) -> str:

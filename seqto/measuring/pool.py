@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from seqto.measuring.batch import Attempt, attempts
 from seqto.measuring.parts import Parts
+from seqto.measuring.provenance import machine_of
 from seqto.measuring.record import Assignment, Recorder
 from seqto.measuring.subject import Subject, prepare_subject
 from seqto.protocols import SeveralWorkers, TrialLog
@@ -57,9 +58,15 @@ class Pool:
         """How many candidates to launch at a time."""
         return GROUP * self._count
 
-    def launch(self, study: str | None, assignments: Sequence[Assignment]) -> Iterator[str]:
-        """Yield the ids of these assignments' trials in order, each when it ends."""
-        recorder = Recorder(self._log, study, self._parts.device.name)
+    def launch(
+        self, study: str | None, assignments: Sequence[Assignment], timed_on: str = ""
+    ) -> Iterator[str]:
+        """Yield the ids of these assignments' trials in order, each when it ends.
+
+        `timed_on` is the kind of machine that the study's latencies are of.
+        """
+        device = self._parts.device
+        recorder = Recorder(self._log, study, device.name, machine_of(device), timed_on)
         groups = _groups(assignments, self._count)
         run = self._side_by_side if self._count > 1 else self._in_this_process
         try:

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from seqto.interrupts import in_one_go
 from seqto.measuring.batch import Attempt
 from seqto.protocols import TrialLog
-from seqto.types import Candidate, TrialState, trial_name
+from seqto.types import Candidate, Measurement, TrialState, trial_name
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +29,10 @@ class Recorder:
     study: str | None
     device: str
     """The name of the device that they are measured on."""
+    machine: str = ""
+    """The kind of machine that measures them."""
+    timed_on: str = ""
+    """The kind of machine that the study's latencies are of; none counts of another kind."""
     _open: list[str] = field(default_factory=list)
 
     def start(self, assignment: Assignment) -> str:
@@ -37,6 +42,8 @@ class Recorder:
         self._open.append(trial)
         return trial
 
+    # In one go: a signal after a trial is finished, but while it counts as open, would kill it.
+    @in_one_go
     def end(self, trial: str, assignment: Assignment, made: Attempt) -> None:
         """Record a candidate's attempt; a model measured before keeps its earlier figures."""
         measurement = made.measurement
@@ -44,11 +51,19 @@ class Recorder:
             self.log.end_trial(trial, TrialState.FAILED, made.failure)
         else:
             self._notice(assignment, made)
+            measurement = self._placed(measurement)
             twin = self.log.twin(self.study, measurement.model_sha256) if self.study else None
             if twin is not None:
                 measurement = replace(measurement, metrics=twin.metrics, losses=twin.losses)
             self.log.finish_trial(trial, measurement, twin.index if twin else None)
         self._open.remove(trial)
+
+    def _placed(self, measurement: Measurement) -> Measurement:
+        """Return the measurement with its machine, without latency if that is of another kind."""
+        metrics = measurement.metrics
+        if self.timed_on and self.timed_on != self.machine:
+            metrics = {k: v for k, v in metrics.items() if not k.startswith("latency_")}
+        return replace(measurement, metrics=metrics, machine=self.machine)
 
     @contextmanager
     def open_trials(self) -> Iterator[None]:

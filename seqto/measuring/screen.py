@@ -4,20 +4,23 @@ A search may try hundreds of candidates. Each is first measured on a few calibra
 never on evaluation samples, and only candidates that may be on the front are evaluated.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from seqto.errors import MetricError, reason
+from seqto.errors import CacheError, MetricError, reason
 from seqto.measuring.loss import losses_of
 from seqto.measuring.outputs import outputs_of
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject
-from seqto.protocols import Device, StandIn
+from seqto.phases import say
+from seqto.protocols import Device, Previews, StandIn
 from seqto.search.walk import Walk
 from seqto.types import Candidate, Model, Outputs, Table, Trial, TrialState
-from seqto.workspace import written_whole
+from seqto.workspace import kept_json
+
+_SMALL = 2**20
+"""The files of smaller models are made as fast as previews of them."""
 
 
 class Screen:
@@ -35,8 +38,10 @@ class Screen:
 
     def measure_all(self, walk: Walk) -> None:
         """Measure every candidate that the search asks for, and tell it the results."""
+        say("screening", 0, walk.remaining())
         while candidates := walk.ask(1):
             walk.tell(self.measure(candidates[0]))
+            say("screening", len(self.trials), len(self.trials) + walk.remaining())
 
     def measure(self, candidate: Candidate) -> Trial:
         """Return the candidate's divergence from the float model, disagreement and size.
@@ -47,7 +52,7 @@ class Screen:
             trial = Trial("", len(self.trials), candidate, TrialState.COMPLETE)
             try:
                 self.trials[candidate] = replace(trial, metrics=self._kept(candidate))
-            except MetricError:
+            except (MetricError, CacheError):
                 raise
             except Exception as error:
                 failed = replace(trial, state=TrialState.FAILED, failure=reason(error))
@@ -71,22 +76,40 @@ class Screen:
     def _kept(self, candidate: Candidate) -> dict[str, float]:
         """Return the candidate's metrics from the folder; measure and store them if missing."""
         path = self._folder / f"{candidate.key}.json"
-        if not path.exists():
-            metrics = self._measured(candidate)
-            with written_whole(path) as temporary:
-                temporary.write_text(json.dumps(metrics))
-        kept: dict[str, float] = json.loads(path.read_text())
-        return kept
+        metrics: dict[str, float] = kept_json(path, lambda: self._measured(candidate))
+        return metrics
 
     def _measured(self, candidate: Candidate) -> dict[str, float]:
-        model = self._parts.quantizer.quantize(self._subject.model, self._subject.ranges, candidate)
+        if candidate.is_float:
+            # It is what all are compared with.
+            size = float(self._subject.model.size)
+            return {"divergence": 0.0, "disagreement": 0.0, "size_bytes": size}
+        model, size = self._shown(candidate)
         outputs = self._outputs(model)
         losses = losses_of(self._subject.metric, self._reference, outputs)
         return {
             "divergence": float(self._harm.per_sample(outputs).mean()),
             "disagreement": float(losses.mean()),
-            "size_bytes": float(model.size),
+            "size_bytes": size,
         }
+
+    def _shown(self, candidate: Candidate) -> tuple[Model, float]:
+        """Return a model with the candidate's outputs, and about how large its file will be."""
+        quantizer, subject = self._parts.quantizer, self._subject
+        # Schemes differ in size by less than the estimate is off, and so do small models.
+        whole = bool(candidate.scheme) or subject.model.size < _SMALL
+        if whole or not isinstance(quantizer, Previews):
+            model = quantizer.quantize(subject.model, subject.ranges, candidate)
+            return model, float(model.size)
+        precisions = dict(candidate.precisions)
+        # A weight that several layers share is in the file once.
+        saved = {
+            layer.weight or layer.name: layer.weight_bytes
+            - quantizer.stored_bytes(layer, precisions[layer.name])
+            for layer in subject.layers
+        }
+        model = quantizer.preview(subject.model, subject.ranges, candidate)
+        return model, float(subject.model.size - sum(saved.values()))
 
     def _outputs(self, model: Model) -> Outputs:
         subject = self._subject

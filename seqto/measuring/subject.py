@@ -1,8 +1,7 @@
 """What a study computes once and keeps in the workspace for other processes."""
 
 import functools
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +21,7 @@ from seqto.measuring.outputs import load_outputs, outputs_of, save_outputs
 from seqto.measuring.parts import Parts
 from seqto.measuring.remarks import remarks_on
 from seqto.measuring.together import usable_batch
+from seqto.phases import say
 from seqto.protocols import Harm, Learns, Metric, Task
 from seqto.types import (
     Arrays,
@@ -36,7 +36,7 @@ from seqto.types import (
     Samples,
     content_key,
 )
-from seqto.workspace import Workspace, written_whole
+from seqto.workspace import Workspace, kept, kept_json
 
 _AT_A_TIME = 4
 """Samples per inference: with more, activations overflow the CPU's caches, 10 % slower."""
@@ -44,7 +44,8 @@ _AT_A_TIME = 4
 _JUDGED = 32
 """On how many of the first samples layers and candidates are judged, by default.
 
-Nothing is learned from them: what was learned from a sample looks up to 24 times better on it.
+Nothing is learned from them: what was learned from a sample looks up to 24 times better on it. Of
+fewer than three times as many samples, it is the first third.
 """
 
 # Other versions may compute something else.
@@ -105,6 +106,7 @@ def prepare_subject(
     If the study's ranges are given, nothing is calibrated; if what it learned is, nothing is
     learned.
     """
+    say("preparing the model")
     original = parts.source.load()
     sha, size = original.digest, float(original.size)
     floating = prepare(with_constants(original, parts.reading.constants))
@@ -113,6 +115,7 @@ def prepare_subject(
     model, layers = parts.quantizer.prepare(floating)
     interface = interface_of(floating, parts.reading)
     observed = Observed(interface.outputs)
+    say("reading samples")
     splits = load_splits(parts.dataset, interface)
     task, guess = find_task(parts, floating, interface, splits)
     batch = _batch(parts, interface, observed)
@@ -156,6 +159,7 @@ def rank_layers(parts: Parts, subject: Subject, workspace: Workspace) -> tuple[L
     key = content_key([subject.original_sha256, subject.fingerprint, *_VERSIONS, *ranked])
 
     def compute() -> list[dict[str, Any]]:
+        say("ranking layers", 0, len(subject.layers))
         scores = parts.sensitivity.score(
             subject.model,
             subject.layers,
@@ -167,7 +171,7 @@ def rank_layers(parts: Parts, subject: Subject, workspace: Workspace) -> tuple[L
         )
         return [asdict(score) for score in scores]
 
-    rows = _stored_json(workspace.scores(key), compute)
+    rows = kept_json(workspace.scores(key), compute)
     layers = {layer.name: layer for layer in subject.layers}
     # The scores may come from another device, which runs other layers as one.
     return tuple(_score(row, layers[row["layer"]["name"]], parts) for row in rows)
@@ -175,7 +179,7 @@ def rank_layers(parts: Parts, subject: Subject, workspace: Workspace) -> tuple[L
 
 def _score(row: Mapping[str, Any], layer: Layer, parts: Parts) -> LayerScore:
     """Return a layer's stored score, with the layer's bytes in each precision."""
-    sizes = {name: parts.quantizer.stored_bytes(layer, name) for name in parts.precisions}
+    sizes = {name: parts.quantizer.stored_bytes(layer, name) for name in parts.choices}
     return LayerScore(layer, row["score"], row["details"], row["costs"], sizes)
 
 
@@ -193,7 +197,7 @@ def _ranges(
     parts: Parts, workspace: Workspace, model: Model, samples: Samples, contents: Sequence[str]
 ) -> Ranges:
     key = content_key([*contents, identity(parts.quantizer)])
-    stored = _stored_json(
+    stored = kept_json(
         workspace.ranges(key), lambda: dict(parts.quantizer.calibrate(model, samples))
     )
     return _as_ranges(stored)
@@ -211,14 +215,14 @@ def _learned(
     quantizer = parts.quantizer
     if not isinstance(quantizer, Learns):
         return {}
-    path = workspace.learned(content_key([*contents, identity(quantizer)]))
-    if not path.exists():
-        enough = len(samples) >= 2 * _JUDGED
-        found = quantizer.learn(model, ranges, samples.after(_JUDGED) if enough else samples)
-        with written_whole(path) as temporary:
-            save_learned(found, temporary)
-    # Also right after it was learned, so that another process gets the very same.
-    return load_learned(path)
+    taught = samples.after(min(_JUDGED, len(samples) // 3))
+
+    def learn(path: Path) -> None:
+        save_learned(quantizer.learn(model, ranges, taught), path)
+
+    # Loaded also right after it was learned, so that another process gets the very same.
+    key = content_key([*contents, identity(quantizer)])
+    return load_learned(kept(workspace.learned(key), learn))
 
 
 def _as_ranges(stored: Mapping[str, Any]) -> Ranges:
@@ -235,18 +239,10 @@ def _reference(
     contents: Sequence[Any],
 ) -> Outputs:
     device = [identity(parts.device), dict(parts.device.describe())]
-    path = workspace.reference(content_key([*contents, *device, batch, dict(observed.axes)]))
-    if not path.exists():
-        outputs = outputs_of(model, samples, batch, parts.device, observed)
-        with written_whole(path) as temporary:
-            save_outputs(outputs, temporary)
-    return load_outputs(path, len(samples))
+    key = content_key([*contents, *device, batch, dict(observed.axes)])
 
+    def run(path: Path) -> None:
+        say("running the float model")
+        save_outputs(outputs_of(model, samples, batch, parts.device, observed), path)
 
-def _stored_json(path: Path, compute: Callable[[], Any]) -> Any:
-    """Return the file's content; compute and write it first if the file is missing."""
-    if not path.exists():
-        content = compute()
-        with written_whole(path) as temporary:
-            temporary.write_text(json.dumps(content))
-    return json.loads(path.read_text())
+    return load_outputs(kept(workspace.reference(key), run), len(samples))

@@ -1,5 +1,6 @@
 """Models from Hugging Face, or a mirror of it, kept in the user's cache folder."""
 
+import functools
 import hashlib
 import logging
 from dataclasses import field
@@ -14,7 +15,7 @@ from seqto.errors import ModelError
 from seqto.graph.load import first_line, load_model
 from seqto.logs import errors_only
 from seqto.types import Model
-from seqto.workspace import Workspace
+from seqto.workspace import Workspace, written_whole
 
 _log = logging.getLogger(__name__)
 
@@ -54,8 +55,7 @@ class HubModel:
     def fetch(self) -> Path:
         """Return the file's path in the cache folder; fetch it first if it is missing."""
         path = self.path
-        if path.is_file():
-            self._require_sha256(path, "is in the way")
+        if path.is_file() and self._is_as_fetched(path):
             return path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,17 @@ class HubModel:
                 _get(url, unfinished, metadata.size)
             except Exception as error:  # The client's errors have no common base.
                 raise self._unreachable(error, client.constants.ENDPOINT) from error
-        self._require_sha256(unfinished, f"came from {url}")
+        found = _sha256(unfinished)
+        if self.sha256 not in (None, found):
+            unfinished.unlink()
+            raise ModelError(
+                f"the {self._title} that came from {url} is not the one asked for and was "
+                f"removed: its sha256 is {found}, not {self.sha256}. Try again, {self._by_hand()}."
+            )
+        if self.sha256 is None:
+            _say_how_to_pin(self._title, found)
+            with written_whole(self._beside(".sha256")) as note:
+                note.write_text(found)
         unfinished.replace(self.path)
 
     def _client(self) -> Any:
@@ -110,18 +120,26 @@ class HubModel:
             ) from error
         return huggingface_hub
 
-    def _require_sha256(self, path: Path, origin: str) -> None:
-        """Remove a file whose sha256 is wrong, and raise."""
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if self.sha256 is None:
-            _log.info("%s is not checked, its sha256 is %s", path, found)
-        elif found != self.sha256:
-            path.unlink()
+    def _is_as_fetched(self, path: Path) -> bool:
+        """Tell whether the file is the one asked for, or at least the one that was fetched.
+
+        No file is ever deleted here: somebody may have put it in place by hand.
+        """
+        found, note = _sha256(path), self._beside(".sha256")
+        if self.sha256 not in (None, found):
             raise ModelError(
-                f"the {self._title} that {origin} is not the one asked for and was removed: its "
-                f"sha256 is {found}, not {self.sha256}. Try again, {self._by_hand()}."
+                f"{path} is another {self._title} than the one asked for: its sha256 is "
+                f"{found}, not {self.sha256}. Take it as it is with model.sha256=null, or "
+                "move it away and the right one is fetched."
             )
+        if self.sha256 is None:
+            _say_how_to_pin(self._title, found)
+        if self.sha256 is not None or not note.is_file() or note.read_text() == found:
+            return True
+        aside = self._beside(".replaced")
+        _log.warning("%s is not as it was fetched: it is now %s, and fetched again.", path, aside)
+        path.replace(aside)
+        return False
 
     def _unreachable(self, error: Exception, endpoint: str) -> ModelError:
         if type(error).__name__ in _NOT_FOUND:
@@ -143,6 +161,18 @@ class HubModel:
             f"or put the file by hand at {self.path}, or take one that you have with "
             "model=local model.path=<file>"
         )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@functools.cache
+def _say_how_to_pin(title: str, sha256: str) -> None:
+    _log.warning(
+        "Nobody says which %s it has to be. To get no other: model.sha256=%s", title, sha256
+    )
 
 
 def _get(url: str, path: Path, size: int | None) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from seqto.errors import StudyError, nearest
 from seqto.figures import figure
-from seqto.pareto.recommend import recommend
+from seqto.pareto.recommend import PAPER, TESTED, Rule, recommend, recommend_as_paper
 from seqto.types import Front, Trial, TrialState
 
 
@@ -19,6 +19,7 @@ def find_front(
     objectives: Sequence[str],
     baseline: Mapping[str, float],
     top_k: int = 3,
+    rule: Rule = TESTED,
 ) -> Front:
     """Return the trials that no other beats in every objective, all objectives minimised.
 
@@ -28,7 +29,8 @@ def find_front(
     At most `top_k` recommendations, see `recommend`: `balanced`, then each objective in turn names
     its best member with the alias that the table of figures has for it, such as `accurate` or
     `small`. One trial may be recommended under several names; of equally good ones it is the one
-    that diverges least from the float model.
+    that diverges least from the float model. With the rule `paper` they are those of
+    `recommend_as_paper`.
 
     The hypervolume is in units of the float model, see `in_float_units` and `hypervolume`.
 
@@ -36,10 +38,14 @@ def find_front(
     """
     members = non_dominated(trials, objectives)
     in_units = [in_float_units(trial, objectives, baseline) for trial in members]
+    if rule == PAPER:
+        recommended = recommend_as_paper(members, comparable(trials), objectives)
+    else:
+        recommended = recommend(members, objectives)
     return Front(
         objectives=tuple(objectives),
         members=tuple(members),
-        recommended=tuple(recommend(members, objectives)[: max(top_k, 0)]),
+        recommended=tuple(recommended[: max(top_k, 0)]),
         hypervolume=hypervolume(in_units),
     )
 
@@ -47,7 +53,7 @@ def find_front(
 def non_dominated(trials: Sequence[Trial], objectives: Sequence[str]) -> list[Trial]:
     """Return the trials that no other beats in every objective, by the first objective."""
     distinct = comparable(trials)
-    _check_objectives(distinct, objectives)
+    check_objectives(distinct, objectives)
     points = np.array([[trial.metrics[name] for name in objectives] for trial in distinct])
     return [distinct[row] for row in _front_rows(points)]
 
@@ -112,7 +118,8 @@ def _front_rows(points: np.ndarray) -> list[int]:
     return [int(row) for row in rows[np.sort(front)]]
 
 
-def _check_objectives(trials: Sequence[Trial], objectives: Sequence[str]) -> None:
+def check_objectives(trials: Sequence[Trial], objectives: Sequence[str]) -> None:
+    """Raise StudyError if there is no trial, or one in which an objective was not measured."""
     if not trials:
         raise StudyError(
             "The study has no front: none of its candidates is complete. "

@@ -1,6 +1,7 @@
 """What a user can accept: the constraint of a study, and the gate of its front."""
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -50,13 +51,16 @@ class Limits:
     def excess(self, metrics: Mapping[str, float]) -> float:
         """Return by how much the worst limit is exceeded, as a share of it; 0 where all are met."""
         return max(
-            (_excess(metrics[name], limit) for name, limit in self.limits().items()), default=0.0
+            # What was not measured does not meet a limit.
+            (_excess(metrics.get(name, math.inf), each) for name, each in self.limits().items()),
+            default=0.0,
         )
 
     def meeting(self, trials: Sequence[Trial]) -> list[Trial]:
         """Return the trials that meet the limits, the best first: the smallest, the least lossy.
 
-        With a limit on size but none on loss it is the least lossy, then the smallest.
+        With a limit on size or on what is left in float, but none on loss, it is the least lossy,
+        then the smallest.
         """
         meeting = [trial for trial in comparable(trials) if self.excess(trial.metrics) == 0]
         return sorted(meeting, key=lambda trial: self._order(trial.metrics))
@@ -84,7 +88,7 @@ class Limits:
         size = metrics["size_ratio"]
         harm = (metrics["accuracy_loss"], metrics.get("divergence", 0.0))
         limits = self.limits()
-        sized = "size_ratio" in limits and "accuracy_loss" not in limits
+        sized = limits.keys() & {"size_ratio", "float_share"} and "accuracy_loss" not in limits
         return (*harm, size) if sized else (size, *harm)
 
 
@@ -121,13 +125,18 @@ class Constraint(Limits):
         Beyond the limit the steps between them grow, so that one of them meets it even where the
         screen was far too optimistic.
         """
-        front = non_dominated(screened, ("size_bytes", "divergence"))
+        within = list(screened)
+        if self.max_float_share is not None:
+            bound = Constraint(max_float_share=self.max_float_share)
+            within = [each for each in screened if not bound.excess(each.metrics)]
+        front = non_dominated(within or screened, ("size_bytes", "divergence"))
         if self.max_size_ratio is not None:
             limit = self.max_size_ratio * float_bytes
-            within = [trial for trial in front if trial.metrics["size_bytes"] <= limit]
-            return within[-count:] or front[:count]
+            small = [trial for trial in front if trial.metrics["size_bytes"] <= limit]
+            return small[-count:] or front[:count]
         if self.max_accuracy_loss is None:
-            return front[:count]
+            bounded = self.max_float_share is not None and within
+            return front[-count:] if bounded else front[:count]
         passing = [
             place
             for place, trial in enumerate(front)

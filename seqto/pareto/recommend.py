@@ -1,12 +1,19 @@
 """Which members of a front to take, by the names that they are recommended under."""
 
 from collections.abc import Sequence
+from typing import Final, Literal
 
 import numpy as np
 
 from seqto.figures import LOSS, figure
 from seqto.metrics.intervals import can_be_told_apart
-from seqto.types import FLOAT32, Recommendation, Trial
+from seqto.types import RECOMMEND, Recommendation, StudyRecord, Trial
+
+Rule = Literal["tested", "paper"]
+"""How members are chosen: by paired tests of their losses, or as the papers' tool does."""
+
+TESTED: Final = "tested"
+PAPER: Final = "paper"
 
 BALANCED = "balanced"
 
@@ -23,7 +30,7 @@ def recommend(members: Sequence[Trial], objectives: Sequence[str]) -> list[Recom
     The float model is not among them unless it is all there is, and neither is what loses more
     than `WORKS` if others lose less.
     """
-    quantized = [each for each in members if not _is_float(each)] or list(members)
+    quantized = [each for each in members if not each.candidate.is_float] or list(members)
     working = [each for each in quantized if _loss(each) <= WORKS] or quantized
     chosen = {BALANCED: _balanced(working, objectives)}
     for name in objectives:
@@ -34,13 +41,34 @@ def recommend(members: Sequence[Trial], objectives: Sequence[str]) -> list[Recom
     return [Recommendation(alias, trial) for alias, trial in chosen.items()]
 
 
-def nearest_ideal(points: np.ndarray) -> np.ndarray:
+def recommend_as_paper(
+    members: Sequence[Trial], trials: Sequence[Trial], objectives: Sequence[str]
+) -> list[Recommendation]:
+    """Return all members, the nearest to the ideal first, as the papers' published tool ranks them.
+
+    Each objective is normalized over all trials of the study, not over the front alone: so a
+    trial far from the front changes which member is the nearest. The first is `balanced`, the
+    next ones are `balanced-2`, `balanced-3` and so on.
+    """
+    distances = nearest_ideal(_points(members, objectives), _points(trials, objectives)).tolist()
+    order = sorted(range(len(members)), key=lambda at: (distances[at], _bytes(members[at])))
+    aliases = [BALANCED, *(f"{BALANCED}-{place}" for place in range(2, len(members) + 1))]
+    return [Recommendation(alias, members[at]) for alias, at in zip(aliases, order, strict=True)]
+
+
+def rule_of(record: StudyRecord) -> Rule:
+    """Return the rule by which the study recommended."""
+    return PAPER if record.tags.get(RECOMMEND) == PAPER else TESTED
+
+
+def nearest_ideal(points: np.ndarray, among: np.ndarray | None = None) -> np.ndarray:
     """Return the distance of each point from the best of all in every objective.
 
-    Each objective spans 0 to 1 over the points.
+    Each objective spans 0 to 1 over the points, or over those they are `among`.
     """
-    span = np.ptp(points, axis=0)
-    shares = (points - points.min(axis=0)) / np.where(span > 0, span, 1.0)
+    among = points if among is None else among
+    span = np.ptp(among, axis=0)
+    shares = (points - among.min(axis=0)) / np.where(span > 0, span, 1.0)
     # Rounded, so that mirrored points tie.
     return np.asarray(np.round(np.linalg.norm(shares, axis=1), 12))
 
@@ -60,11 +88,10 @@ def _balanced(trials: Sequence[Trial], objectives: Sequence[str]) -> Trial:
             if each is best or not can_be_told_apart(np.array(each.losses), np.array(best.losses))
         ]
         return _best(alike, amounts[0], objectives)
-    points = np.array([[trial.metrics[name] for name in objectives] for trial in trials])
-    distances = nearest_ideal(points).tolist()
+    distances = nearest_ideal(_points(trials, objectives)).tolist()
 
     def order(at: int) -> tuple[float, float, float]:
-        return distances[at], trials[at].metrics.get("size_bytes", 0.0), _harm(trials[at])
+        return distances[at], _bytes(trials[at]), _harm(trials[at])
 
     return trials[min(range(len(trials)), key=order)]
 
@@ -77,9 +104,12 @@ def _best(trials: Sequence[Trial], objective: str, objectives: Sequence[str]) ->
     return min(trials, key=order)
 
 
-def _is_float(trial: Trial) -> bool:
-    """Return whether all layers are in float32."""
-    return all(precision == FLOAT32 for _, precision in trial.candidate.precisions)
+def _points(trials: Sequence[Trial], objectives: Sequence[str]) -> np.ndarray:
+    return np.array([[trial.metrics[name] for name in objectives] for trial in trials])
+
+
+def _bytes(trial: Trial) -> float:
+    return trial.metrics.get("size_bytes", 0.0)
 
 
 def _loss(trial: Trial) -> float:

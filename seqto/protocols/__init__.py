@@ -18,17 +18,27 @@ For all of them:
 """
 
 from seqto.protocols.datasets import Dataset, HasInputs
-from seqto.protocols.devices import Device, Program, SeveralWorkers, SharesPrefixes, StandIn
+from seqto.protocols.devices import (
+    DecodesWeights,
+    Device,
+    MeasuresLoading,
+    Program,
+    SeveralWorkers,
+    SharesPrefixes,
+    StandIn,
+)
 from seqto.protocols.metrics import Metric
-from seqto.protocols.quantizers import Learns, Quantizer, SeveralSchemes
+from seqto.protocols.quantizers import Learns, Previews, Quantizer, SeveralSchemes
 from seqto.protocols.searches import Search
 from seqto.protocols.sensitivities import Sensitivity
 from seqto.protocols.sources import Fetched, ModelSource
 from seqto.protocols.tasks import GuessedTask, Harm, Remarks, Task
 from seqto.protocols.trackers import (
+    Exclusive,
     FrontLog,
     Pages,
     Served,
+    Shared,
     StudyLog,
     StudyReader,
     Tracker,
@@ -37,16 +47,20 @@ from seqto.protocols.trackers import (
 
 __all__ = [
     "Dataset",
+    "DecodesWeights",
     "Device",
+    "Exclusive",
     "Fetched",
     "FrontLog",
     "GuessedTask",
     "Harm",
     "HasInputs",
     "Learns",
+    "MeasuresLoading",
     "Metric",
     "ModelSource",
     "Pages",
+    "Previews",
     "Program",
     "Quantizer",
     "Remarks",
@@ -55,6 +69,7 @@ __all__ = [
     "Served",
     "SeveralSchemes",
     "SeveralWorkers",
+    "Shared",
     "SharesPrefixes",
     "StandIn",
     "StudyLog",

@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from seqto.types import Arrays, Kernel, Latency, Model
+from seqto.types import Arrays, Kernel, Latency, Loading, Model
 
 
 class Program(Protocol):
@@ -61,6 +61,29 @@ class StandIn(Protocol):
     @property
     def stand_in(self) -> Device:
         """Another device with the same arithmetic, on which a search screens its candidates."""
+        ...
+
+
+@runtime_checkable
+class DecodesWeights(Protocol):
+    """Optional, for a device that computes what depends on constants only when it loads a model."""
+
+    @property
+    def decodes_weights(self) -> bool:
+        """Whether coded weights are decoded then: a model with them runs like the float model."""
+        ...
+
+
+@runtime_checkable
+class MeasuresLoading(Protocol):
+    """Optional, for a device that can tell what loading a model takes."""
+
+    def load_measured(self, model: Model) -> tuple[Program, Loading | None]:
+        """Return what `load` returns, and what loading took where the model runs.
+
+        It does what `load` does, once. What happens before the device has the model, such as
+        compiling it, does not count. What cannot be measured is None, never a guess.
+        """
         ...
 
 

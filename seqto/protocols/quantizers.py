@@ -66,6 +66,21 @@ class Learns(Protocol):
 
 
 @runtime_checkable
+class Previews(Protocol):
+    """Optional, for a quantizer that can show what a candidate computes before it makes the file.
+
+    Layers are ranked and candidates screened by previews.
+    """
+
+    def preview(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
+        """Return a model with the same outputs as that of `quantize`, bit for bit.
+
+        It is cheaper to make and to load; its size means nothing.
+        """
+        ...
+
+
+@runtime_checkable
 class SeveralSchemes(Protocol):
     """Optional, for a quantizer with several ways to quantize."""
 

@@ -1,6 +1,7 @@
 """Where studies and their trials are recorded: one protocol per caller."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -142,6 +143,33 @@ class Tracker(TrialLog, StudyReader, StudyLog, FrontLog, Pages, Protocol):
     Everything is read back as it was written, also by another process. An unknown id raises a
     TrackingError.
     """
+
+
+@runtime_checkable
+class Exclusive(Protocol):
+    """Optional, for a tracker that several processes may use."""
+
+    def alone(self, key: str) -> AbstractContextManager[Callable[[], None]]:
+        """Hold the study with this key within the context; raise StudyError if another does.
+
+        What is entered raises StudyError once another process took over.
+        """
+        ...
+
+
+@runtime_checkable
+class Shared(Protocol):
+    """Optional, for a tracker that jobs on other machines may be given."""
+
+    @property
+    def store(self) -> str:
+        """The address of what it records to."""
+        ...
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other machines can reach it."""
+        ...
 
 
 @runtime_checkable

@@ -111,14 +111,20 @@ class AutoQuantizer:
 
     def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
         """Return the model of this candidate in its scheme, or in the first if it names none."""
+        return self._scheme_of(candidate).quantize(model, ranges, candidate)
+
+    def preview(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
+        """Return the same with stored weights as they are once they are unpacked."""
+        return self._scheme_of(candidate).preview(model, ranges, candidate)
+
+    def _scheme_of(self, candidate: Candidate) -> StaticQuantizer:
         if candidate.scheme and candidate.scheme not in self._schemes:
             known = "; ".join(self._schemes)
             raise ConfigError(
                 f"quantization=auto has no scheme {candidate.scheme!r}"
                 f"{nearest(candidate.scheme, self._schemes)}. Choose from {known}."
             )
-        scheme = self._schemes.get(candidate.scheme, self._first)
-        return scheme.quantize(model, ranges, candidate)
+        return self._schemes.get(candidate.scheme, self._first)
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
         """Return about how many bytes of the model's file a layer takes in this precision."""

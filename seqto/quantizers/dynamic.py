@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Annotated, Any, Literal
 
+import onnx
 from onnxruntime.quantization.quant_utils import QuantizationMode, QuantType
 from onnxruntime.quantization.registry import IntegerOpsRegistry
 from pydantic import ConfigDict, Field
@@ -13,21 +14,15 @@ from seqto.errors import QuantizationError
 from seqto.graph.files import compact
 from seqto.graph.layers import gemm_to_matmul, weight_layers
 from seqto.graph.links import sort_nodes
-from seqto.graph.weights import own_weights, store_into, stored_bytes
-from seqto.quantizers.known import Memory
-from seqto.quantizers.learning import (
-    RoundedWeight,
-    chosen_integers,
-    correct,
-    int4_kind,
-    kinds_of,
-    learn_weights,
-    roundings_of,
-)
+from seqto.graph.weights import RAISED, own_weights, stored_bytes
+from seqto.quantizers.known import Known, Memory
+from seqto.quantizers.learned_weights import kinds_of
+from seqto.quantizers.learning import RoundedWeight, learn_weights, roundings_of
 from seqto.quantizers.ort import (
     QUANT_TYPES,
     WEIGHT_OPS,
     find_layers,
+    in_precisions,
     left_by_ort,
     never_quantized,
     nodes_to_exclude,
@@ -36,9 +31,11 @@ from seqto.quantizers.ort import (
     require_precisions,
     to_store,
     with_shapes,
+    with_storage,
 )
 from seqto.quantizers.reuse import ReusingONNXQuantizer
 from seqto.types import (
+    CODED_STEPS,
     FLOAT16,
     FLOAT32,
     INT4,
@@ -88,7 +85,7 @@ class DynamicQuantizer:
     @property
     def precisions(self) -> tuple[str, ...]:
         """The precisions that a layer may have."""
-        return (INT4, INT8, FLOAT16, FLOAT32)
+        return (*CODED_STEPS, INT4, INT8, FLOAT16, FLOAT32)
 
     @property
     def batch_invariant(self) -> bool:
@@ -100,37 +97,56 @@ class DynamicQuantizer:
         # ORT would do this itself under another node name, and exclusions would miss it.
         prepared = with_shapes(gemm_to_matmul(model))
         exclude = self._exclude(weight_layers(prepared, self._layer_ops()))
-        return prepared, find_layers(prepared, self._layer_ops(), exclude, _INTEGER_OPS)
+        layers = find_layers(prepared, self._layer_ops(), exclude, _INTEGER_OPS)
+        return prepared, with_storage(prepared, layers, self.block_size)
 
     def calibrate(self, model: Model, samples: Samples) -> Ranges:
         """Return no ranges: they are found during inference."""
         return {}
 
     def learn(self, model: Model, ranges: Ranges, samples: Samples) -> Learned:
-        """Return the integers of int4 and the shifts of biases that suit these samples."""
+        """Return how to round weights so that the outputs suit these samples."""
         if not self.feedback:
             return {}
         layers = {each.name for each in weight_layers(model, self._layer_ops())}
         others = self._roundings(model, ranges)
-        return learn_weights(model, layers, samples, self.block_size, others)
+        return learn_weights(model, layers, samples, others)
 
     def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
         """Return the model with integer operations in the int8 layers; the others run in float."""
+        return self._made(model, ranges, candidate)
+
+    def preview(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
+        """Return the same with stored weights as they are once they are unpacked."""
+        return self._made(model, ranges, candidate, plainly=True)
+
+    def _made(
+        self, model: Model, ranges: Ranges, candidate: Candidate, plainly: bool = False
+    ) -> Model:
         require_precisions(candidate, self.precisions, self.name)
         known = self._memory.of(model, repr(self))
         only = known.once("only", lambda: self._only_stored(known.model))
         stored = to_store(candidate, only)
-        if INT4 in stored.values():
+        if RAISED & {*stored.values()}:
             model = known.raised(with_shapes)
         proto = model.copy_proto()
-        chosen = {}
-        if self.feedback:
-            correct(proto, known.model.learned, kinds_of(dict(candidate.precisions), self._kinds()))
-            chosen = known.once("chosen", lambda: chosen_integers(known.model, self.block_size))
+        weights = known.weights(self.block_size, self.feedback)
+        precisions = dict(candidate.precisions)
+        weights.correct(proto, precisions, kinds_of(precisions, INT8))
         # ORT would make all layers that share a weight read its quantized form.
         own_weights(proto, stored)
-        never = known.once("never", lambda: self._never(known.model))
-        excluded = nodes_to_exclude(known.links(model), candidate, never, only)
+        if in_precisions(candidate, (INT8,)).keys() - only:
+            never = known.once("never", lambda: self._never(known.model))
+            excluded = nodes_to_exclude(known.links(model), candidate, never, only)
+            proto = self._with_integers(known, model, proto, excluded)
+            stored |= left_by_ort(proto.graph, candidate)
+        known.store(proto, stored, weights, plainly)
+        return Model(model.name, compact(proto, model))
+
+    def _with_integers(
+        self, known: Known, model: Model, proto: onnx.ModelProto, excluded: list[str]
+    ) -> onnx.ModelProto:
+        """Return the model with integer operations for all layers that are not excluded."""
         try:
             quantizer = ReusingONNXQuantizer(
                 known,
@@ -156,10 +172,8 @@ class DynamicQuantizer:
                 f"ONNX Runtime cannot quantize model {model.name!r} dynamically: {error}. "
                 "Try quantization.op_types or quantization.exclude."
             ) from error
-        proto = quantizer.model.model
-        stored |= left_by_ort(proto.graph, candidate)
-        store_into(proto, stored, self.block_size, known.packed, chosen=chosen)
-        return Model(model.name, compact(proto, model))
+        made: onnx.ModelProto = quantizer.model.model
+        return made
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
         """Return about how many bytes of the model's file a layer takes in this precision."""
@@ -175,10 +189,6 @@ class DynamicQuantizer:
         """Return how ORT rounds the weights of int8 layers, under the name of this way."""
         every = {each.name for each in weight_layers(model, self._layer_ops())}
         return roundings_of(self, model, ranges, every - self._never(model), INT8)
-
-    def _kinds(self) -> dict[str, str]:
-        """Return the ways to round a weight, by precision."""
-        return {INT4: int4_kind(self.block_size), INT8: INT8}
 
     def _never(self, model: Model) -> set[str]:
         layers = weight_layers(model, self._layer_ops())

@@ -1,13 +1,17 @@
 """What quantizers keep from one candidate to the next of the same model."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import onnx
+
 from seqto.graph.links import Links
 from seqto.graph.packing import PackedWeights
-from seqto.graph.weights import INT4_OPSET, at_opset
-from seqto.types import Model
+from seqto.graph.plain_weights import store_plainly
+from seqto.graph.weights import INT4_OPSET, at_opset, store_into
+from seqto.quantizers.learned_weights import LearnedWeights
+from seqto.types import CODED_STEPS, INT4, Model
 
 Value = TypeVar("Value")
 
@@ -30,6 +34,24 @@ class Known:
     def raised(self, mark: Callable[[Model], Model]) -> Model:
         """Return the model in the opset that 4-bit and 16-bit tensors need, marked."""
         return self.once("raised", lambda: mark(at_opset(self.model, INT4_OPSET)))
+
+    def weights(self, block: int, learn: bool) -> LearnedWeights:
+        """Return the weights as samples taught to store them; int8 layers run in integers."""
+        stored = (*CODED_STEPS, INT4)
+        return self.once("weights", lambda: LearnedWeights(self.model, block, stored, learn))
+
+    def store(
+        self,
+        proto: onnx.ModelProto,
+        precisions: Mapping[str, str],
+        weights: LearnedWeights,
+        plainly: bool,
+    ) -> None:
+        """Change the weights of these layers to these precisions, or to what they are in them."""
+        if plainly:
+            store_plainly(proto, precisions, weights.block, weights.integers)
+        else:
+            store_into(proto, precisions, weights.block, self.packed, choose=weights.integers)
 
     def links(self, model: Model) -> Links:
         """Return the links of this model: the known one, or its raised form."""

@@ -1,22 +1,18 @@
-"""What samples teach about a model's weights: which integers to store, and how to shift biases.
+"""What samples teach about a model's weights: how to round them, and how to shift biases.
 
-Rounding a weight to the nearest of 16 levels is best for the weight, not for the outputs. Inputs go
-together, so that one weight's error can make up for another's (`graph.feedback`). What is left of
-the error in an output's mean is added to its bias.
+Rounding a weight to the nearest of its levels is best for the weight, not for the outputs. Inputs
+go together, so that one weight's error can make up for another's (`graph.feedback`). What is left
+of the error in an output's mean is added to its bias.
 
 KL divergence with all layers of EfficientNet-Lite0, on 160 photos that nothing was chosen on:
 
                        rounded   learned
     int4, blocks of 32 3.80      0.073
-    int8, stored       0.0062    0.0016
     int8, static       0.0101    0.0035
     int8, dynamic      0.169     0.038
 
-The integers of int8 are the nearest ones. With feedback, what is stored would diverge three times
-less again, but three times as much would have to be kept and sent to other machines.
-
-All that depends on floating-point arithmetic is done here, once: what is learned is the same on
-every machine that is given it, and so are the models that are made with it.
+What is learned of a layer's inputs serves every precision that weights are stored in
+(`learned_weights`). The integers of layers that run in int8 are ONNX Runtime's own.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -27,22 +23,21 @@ import onnx
 from onnx import numpy_helper
 
 from seqto.errors import QuantizationError
-from seqto.graph.corrections import can_be_corrected, correct_biases
-from seqto.graph.feedback import fed_back, what_counts
-from seqto.graph.layers import reduced_axes, weights_of
+from seqto.graph.corrections import can_be_corrected
+from seqto.graph.feedback import factors_of, what_counts
+from seqto.graph.layers import reduced_axes
 from seqto.graph.links import Links
 from seqto.graph.nodes import initializers
-from seqto.graph.packing import Rounded, from_nibbles, nibbles, rounded
-from seqto.graph.patches import LayerInput, as_rows, from_rows, input_of
-from seqto.graph.weights import Integers
+from seqto.graph.packing import rounded
+from seqto.graph.patches import LayerInput, as_rows, input_of
 from seqto.protocols import Quantizer
+from seqto.quantizers.learned_weights import factors_key, mean_key, shift_key, units_key
 from seqto.quantizers.statistics import Moments, moments_bytes, moments_of
-from seqto.types import INT4, INT8, INT16, Candidate, Learned, Model, Ranges, Samples
+from seqto.types import INT8, Candidate, Learned, Model, Ranges, Samples
 
 RoundedWeight = Callable[[onnx.NodeProto, onnx.TensorProto], np.ndarray | None]
 """Returns a layer's weight as it is after rounding, or None if it is not known."""
 
-_LEVELS = (-8, 7)
 _MOST_BYTES = 2**28
 """How much memory moments may take at a time; if more is needed, the samples run again."""
 
@@ -51,22 +46,19 @@ def learn_weights(
     model: Model,
     layers: Collection[str],
     samples: Samples,
-    block: int,
     others: Mapping[str, RoundedWeight],
 ) -> Learned:
-    """Return the integers of int4, and the shifts of biases for int4 and the roundings `others`."""
+    """Return what is learned of the weights of these layers, and the shifts of biases.
+
+    The shifts are for weights that are not stored but rounded in these `others` ways.
+    """
     learned: dict[str, np.ndarray] = {}
     for weights in _passes(_shared_weights(model.proto.graph, layers)):
         readings = {each.reading for weight in weights for each in weight.readers}
         moments = moments_of(model, samples, readings)
         for weight in weights:
-            learned |= _learned_of(weight, moments, block, others)
+            learned |= _learned_of(weight, moments, others)
     return learned
-
-
-def int4_kind(block: int) -> str:
-    """Return what the shifts for int4 in blocks of this size are kept under."""
-    return f"{INT4}/{block}"
 
 
 def stored_int8(node: onnx.NodeProto, weight: onnx.TensorProto) -> np.ndarray | None:
@@ -107,43 +99,6 @@ def roundings_of(
         # The candidates it concerns will say so.
         return {}
     return {kind: rounded_by_ort(quantized)}
-
-
-def kinds_of(
-    precisions: Mapping[str, str], kinds: Mapping[str, str], only: Collection[str] = ()
-) -> dict[str, str]:
-    """Return how the weights of layers are rounded, as far as these kinds tell.
-
-    Layers in `only` are stored: their int16 is no int8 with finer activations.
-    """
-    return {
-        layer: kinds[precision]
-        for layer, precision in precisions.items()
-        if precision in kinds and not (precision == INT16 and layer in only)
-    }
-
-
-def chosen_integers(model: Model, block: int) -> dict[str, Integers]:
-    """Return for each layer what makes the learned integers of its weight in int4."""
-    constants = initializers(model.proto.graph)
-    found: dict[str, Integers] = {}
-    for node in model.proto.graph.node:
-        for weight in weights_of(node, constants)[:1]:
-            packed = model.learned.get(_integers_key(block, weight.name))
-            if packed is not None:
-                found[node.name] = _unpacking(packed, tuple(weight.dims))
-    return found
-
-
-def correct(proto: onnx.ModelProto, learned: Learned, kinds: Mapping[str, str]) -> None:
-    """Shift the biases of these layers, each rounded in this kind, as was learned."""
-    shifts = {
-        layer: learned[_shift_key(kind, layer)]
-        for layer, kind in kinds.items()
-        if _shift_key(kind, layer) in learned
-    }
-    if shifts:
-        correct_biases(proto.graph, shifts, {layer: kinds[layer].split("/")[0] for layer in shifts})
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,78 +167,56 @@ def _passes(weights: Iterator[_Weight]) -> Iterator[list[_Weight]]:
 
 
 def _learned_of(
-    weight: _Weight,
-    moments: Mapping[LayerInput, Moments],
-    block: int,
-    others: Mapping[str, RoundedWeight],
+    weight: _Weight, moments: Mapping[LayerInput, Moments], others: Mapping[str, RoundedWeight]
 ) -> dict[str, np.ndarray]:
-    """Return what there is to know of a weight: its integers, and the shifts of its readers."""
+    """Return what there is to know of a weight and its readers."""
     readers = [each for each in weight.readers if each.reading in moments]
     if not readers:
         return {}
-    values = weight.values
-    nearest = rounded(values, INT4, weight.reduced, block)
-    chosen = _fed_back(values, nearest.scales, weight, readers, moments)
-    learned = {}
-    if chosen is not None:
-        packed = np.frombuffer(nibbles(chosen), np.uint8)
-        learned[_integers_key(block, weight.tensor.name)] = packed
-        nearest = Rounded(chosen, nearest.scales)
+    learned = _factors(weight, readers, moments)
+    values = weight.values if others else np.zeros(())
     for reader in readers:
         if reader.is_corrected:
-            made = {kind: make(reader.node, weight.tensor) for kind, make in others.items()}
-            made[int4_kind(block)] = nearest.values
-            lost = {kind: values - each for kind, each in made.items() if each is not None}
-            learned |= _shifts(reader, weight.reduced, moments[reader.reading], lost)
+            name, seen = reader.node.name, moments[reader.reading]
+            learned[mean_key(name)] = seen.mean.astype(np.float32)
+            for kind, make in others.items():
+                shift = _shift(reader, weight, seen, values, make(reader.node, weight.tensor))
+                if shift is not None:
+                    learned[shift_key(kind, name)] = shift
     return learned
 
 
-def _fed_back(
-    values: np.ndarray,
-    scales: np.ndarray,
-    weight: _Weight,
-    readers: Sequence[_Reader],
-    moments: Mapping[LayerInput, Moments],
-) -> np.ndarray | None:
-    """Return the integers with which the outputs of all readers change least, if that is known."""
+def _factors(
+    weight: _Weight, readers: Sequence[_Reader], moments: Mapping[LayerInput, Moments]
+) -> dict[str, np.ndarray]:
+    """Return how the outputs of all readers change least, if that is known."""
     if not weight.is_alone:
-        return None
-    rows = as_rows(values, weight.reduced, weight.groups)
-    steps = as_rows(scales, weight.reduced, weight.groups)
+        return {}
     seen = [(moments[each.reading], each.is_corrected) for each in readers]
-    found = np.empty(rows.shape, np.int8)
+    found: dict[str, np.ndarray] = {}
     for at, (some, _) in enumerate(seen[0][0].parts):
         products = [
             what_counts(each.mean[:, some], each.products[at], each.rows, corrected=corrected)
             for each, corrected in seen
         ]
-        part = fed_back(rows[..., some], steps[..., some], np.sum(products, axis=0), *_LEVELS)
-        if part is None:
-            return None
-        found[..., some] = part
-    return from_rows(found, weight.reduced, values.shape)
-
-
-def _shifts(
-    reader: _Reader, reduced: Sequence[int], moments: Moments, lost: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """Return the means of what the layer's outputs lost with its weight's values."""
-    found = {}
-    for kind, values in lost.items():
-        rows = as_rows(values, reduced, reader.reading.groups)
-        shift = np.einsum("gnk,gk->gn", rows, moments.mean).reshape(-1).astype(np.float32)
-        if np.isfinite(shift).all():
-            found[_shift_key(kind, reader.node.name)] = shift
+        factors = factors_of(np.sum(products, axis=0))
+        if factors is None:
+            return {}
+        found[factors_key(at, weight.tensor.name)] = factors.packed
+        found[units_key(at, weight.tensor.name)] = factors.units
     return found
 
 
-def _unpacking(packed: np.ndarray, shape: tuple[int, ...]) -> Integers:
-    return lambda: from_nibbles(packed, shape)
-
-
-def _integers_key(block: int, weight: str) -> str:
-    return f"integers {int4_kind(block)} {weight}"
-
-
-def _shift_key(kind: str, layer: str) -> str:
-    return f"shift {kind} {layer}"
+def _shift(
+    reader: _Reader,
+    weight: _Weight,
+    moments: Moments,
+    values: np.ndarray,
+    kept: np.ndarray | None,
+) -> np.ndarray | None:
+    """Return the means of what the layer's outputs lose if this is kept of its weight's values."""
+    if kept is None:
+        return None
+    rows = as_rows(values - kept, weight.reduced, reader.reading.groups)
+    shift = np.einsum("gnk,gk->gn", rows, moments.mean).reshape(-1).astype(np.float32)
+    return shift if np.isfinite(shift).all() else None

@@ -15,13 +15,25 @@ from onnxruntime.quantization.quant_utils import (
 )
 
 from seqto.errors import ConfigError, LayerError, ModelError, nearest
+from seqto.graph.coded_sizes import coded_sizes
 from seqto.graph.files import LARGE_TENSOR, changed
 from seqto.graph.layers import RECURRENT, weight_layers, weights_of
 from seqto.graph.links import Links
 from seqto.graph.nodes import initializers, reads, subgraphs
 from seqto.graph.reasons import why_no_layer
 from seqto.graph.regions import left_in_float
-from seqto.types import FLOAT16, INT4, INT8, INT16, Candidate, Layer, Model
+from seqto.graph.relative_steps import relative_steps
+from seqto.types import (
+    CODED_STEPS,
+    FLOAT16,
+    INT4,
+    INT8,
+    INT16,
+    Candidate,
+    Layer,
+    Model,
+    listed,
+)
 from seqto.types.storage import stored_bytes
 
 QDQ_OPS = ("Conv", "ConvTranspose", "Gemm", "MatMul")
@@ -144,13 +156,33 @@ def require_precisions(candidate: Candidate, precisions: Collection[str], quanti
         if precision not in precisions:
             raise ConfigError(
                 f"quantization={quantizer} has no precision {precision!r}, which layer {layer!r} "
-                f"is to have{nearest(precision, precisions)}. Choose from {', '.join(precisions)}."
+                f"is to have{nearest(precision, precisions)}. Choose from {listed(precisions)}."
             )
 
 
 def in_precisions(candidate: Candidate, precisions: Collection[str]) -> dict[str, str]:
     """Return the layers that have one of these precisions, with their precision."""
     return {name: each for name, each in candidate.precisions if each in precisions}
+
+
+def with_storage(
+    model: Model, layers: Sequence[Layer], block: int, precisions: Collection[str] = ()
+) -> tuple[Layer, ...]:
+    """Return the layers with what it takes and does to store them in fewer bits.
+
+    `precisions` are those that only store weights. By default these are the usual ones, and for
+    layers that have no other form all.
+    """
+    constants = initializers(model.proto.graph)
+    nodes = {node.name: node for node in model.proto.graph.node}
+    sizes = coded_sizes(model, layers)
+    usual = (*CODED_STEPS, INT4, FLOAT16)
+    found = []
+    for layer in layers:
+        kinds = precisions or (*usual, *((INT8, INT16) if layer.only_stored else ()))
+        steps = relative_steps(nodes[layer.name], constants, kinds, block)
+        found.append(replace(layer, coded_bytes=sizes[layer.name], steps=steps))
+    return tuple(found)
 
 
 def only_stored(
@@ -184,7 +216,8 @@ def to_store(candidate: Candidate, only: Collection[str]) -> dict[str, str]:
     return {
         name: precision
         for name, precision in candidate.precisions
-        if precision in (INT4, FLOAT16) or (precision in (INT8, INT16) and name in only)
+        if precision in (*CODED_STEPS, INT4, FLOAT16)
+        or (precision in (INT8, INT16) and name in only)
     }
 
 

@@ -1,5 +1,6 @@
 """Ranges of activations, as ONNX Runtime's MinMax calibrator finds them, at a third of its cost."""
 
+import math
 from collections.abc import Collection
 
 import numpy as np
@@ -8,6 +9,7 @@ import onnx
 from seqto.graph.inner import with_outputs
 from seqto.graph.layers import FLOAT_TYPES
 from seqto.graph.sessions import run_named, single_session
+from seqto.phases import counted
 from seqto.types import Arrays, Model, Ranges, Samples
 
 
@@ -27,7 +29,8 @@ def minmax_ranges(
     outputs = [name for name in names if name not in given]
     session = single_session(with_outputs(model, outputs))
     found: dict[str, tuple[float, float]] = {}
-    for inputs in samples.batches(1):
+    batches = math.ceil(len(samples) / (samples.fixed_batch or 1))
+    for inputs in counted("calibrating", samples.batches(1), batches):
         # One sample at a time, because all its activations are in memory at once.
         values: Arrays = {**inputs, **run_named(session, outputs, inputs)}
         for name in names:

@@ -26,17 +26,10 @@ from seqto.graph.layers import weight_layers
 from seqto.graph.links import Links, sort_nodes
 from seqto.graph.regions import better_in_float
 from seqto.graph.shared_weights import read_apart
-from seqto.graph.weights import INT4_OPSET, own_weights, store_into, stored_bytes
-from seqto.quantizers.known import Memory
-from seqto.quantizers.learning import (
-    RoundedWeight,
-    chosen_integers,
-    correct,
-    int4_kind,
-    kinds_of,
-    learn_weights,
-    roundings_of,
-)
+from seqto.graph.weights import INT4_OPSET, RAISED, own_weights, stored_bytes
+from seqto.quantizers.known import Known, Memory
+from seqto.quantizers.learned_weights import kinds_of
+from seqto.quantizers.learning import RoundedWeight, learn_weights, roundings_of
 from seqto.quantizers.mixtures import not_finite, too_mixed
 from seqto.quantizers.ort import (
     QDQ_OPS,
@@ -55,10 +48,12 @@ from seqto.quantizers.ort import (
     tensors_around,
     to_store,
     with_shapes,
+    with_storage,
 )
 from seqto.quantizers.ranges import minmax_ranges
 from seqto.quantizers.reuse import ReusingQDQQuantizer
 from seqto.types import (
+    CODED_STEPS,
     FLOAT16,
     FLOAT32,
     INT4,
@@ -126,7 +121,7 @@ class StaticQuantizer:
     def precisions(self) -> tuple[str, ...]:
         """The precisions that a layer may have: int16 is int8 with 16-bit activations around it."""
         finer = () if "16" in self.activation_type else (INT16,)
-        return (INT4, INT8, *finer, FLOAT16, FLOAT32)
+        return (*CODED_STEPS, INT4, INT8, *finer, FLOAT16, FLOAT32)
 
     @property
     def batch_invariant(self) -> bool:
@@ -142,7 +137,8 @@ class StaticQuantizer:
                 f"quantization.op_types={self.op_types} has no operation with weights: "
                 f"name at least one of {', '.join(WEIGHT_OPS)}."
             )
-        return prepared, find_layers(prepared, quantized, self.exclude, QDQ_OPS)
+        layers = find_layers(prepared, quantized, self.exclude, QDQ_OPS)
+        return prepared, with_storage(prepared, layers, self.block_size)
 
     def calibrate(self, model: Model, samples: Samples) -> Ranges:
         """Return the range of every activation over these samples."""
@@ -174,43 +170,74 @@ class StaticQuantizer:
         samples: Samples,
         others: Mapping[str, RoundedWeight] | None = None,
     ) -> Learned:
-        """Return the integers of int4 and the shifts of biases that suit these samples.
+        """Return how to round weights so that the outputs suit these samples.
 
-        The shifts are for `others`, the ways to round weights to int8; by default for its own.
+        Biases are shifted for `others`, the ways to round weights to int8; by default its own.
         """
         if not self.feedback:
             return {}
         layers = {each.name for each in weight_layers(model, self._layer_ops())}
         ways = self.roundings(model, ranges) if others is None else others
-        return learn_weights(model, layers, samples, self.block_size, ways)
+        return learn_weights(model, layers, samples, ways)
 
     def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
         """Return the QDQ model of the int8 and int16 layers; the others run in float."""
+        return self._made(model, ranges, candidate)
+
+    def preview(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
+        """Return the same with stored weights as they are once they are unpacked."""
+        return self._made(model, ranges, candidate, plainly=True)
+
+    def _made(
+        self, model: Model, ranges: Ranges, candidate: Candidate, plainly: bool = False
+    ) -> Model:
         require_precisions(candidate, self.precisions, self.name)
         known = self._memory.of(model, repr(self))
         only = known.once("only", lambda: self._only_stored(known.model))
         fine = in_precisions(candidate, (INT16,)).keys() - only
         stored = to_store(candidate, only)
-        if fine or INT4 in stored.values():
+        if fine or RAISED & {*stored.values()}:
             model = known.raised(with_shapes)
         proto = model.copy_proto()
-        chosen = {}
-        if self.feedback:
-            correct(
-                proto,
-                known.model.learned,
-                kinds_of(dict(candidate.precisions), self._kinds(), only),
-            )
-            chosen = known.once("chosen", lambda: chosen_integers(known.model, self.block_size))
+        weights = known.weights(self.block_size, self.feedback)
+        precisions = dict(candidate.precisions)
+        weights.correct(proto, precisions, kinds_of(precisions, self._kind(), only))
         # ORT would make all layers that share a weight read its quantized form.
         own_weights(proto, stored)
-        links = known.links(model)
+        excluded: list[str] = []
+        if in_precisions(candidate, (INT8, INT16)).keys() - only:
+            excluded = self._in_float(known, model, ranges, candidate)
+            proto = self._with_integers(known, model, proto, ranges, excluded, fine)
+            stored |= left_by_ort(proto.graph, candidate)
+        known.store(proto, stored, weights, plainly)
+        read_apart(proto.graph)
+        if self.keep_float and excluded:
+            keep_in_float(proto, excluded)
+        return Model(model.name, compact(proto, model), self.session)
+
+    def _in_float(
+        self, known: Known, model: Model, ranges: Ranges, candidate: Candidate
+    ) -> list[str]:
+        """Return the nodes that stay in float."""
+        only = known.once("only", lambda: self._only_stored(known.model))
         never = known.once("never", lambda: self._never(known.model))
+        links = known.links(model)
         excluded = nodes_to_exclude(links, candidate, never, only)
         layers = {*never, *(name for name, _ in candidate.precisions)}
-        unweighted = known.once(("unweighted", id(model)), lambda: self._in_float(model))
+        unweighted = known.once(("unweighted", id(model)), lambda: self._unweighted(model))
         others = self._by_ranges(links, ranges, layers)
-        excluded += sorted({*unweighted, *others} - set(excluded))
+        return excluded + sorted({*unweighted, *others} - set(excluded))
+
+    def _with_integers(
+        self,
+        known: Known,
+        model: Model,
+        proto: onnx.ModelProto,
+        ranges: Ranges,
+        excluded: list[str],
+        fine: Collection[str],
+    ) -> onnx.ModelProto:
+        """Return the model with QDQ pairs around all nodes that are not excluded."""
         try:
             quantizer = ReusingQDQQuantizer(
                 known,
@@ -223,7 +250,7 @@ class StaticQuantizer:
                 [],
                 excluded,
                 self._quantized_ops(),
-                self._options(set(ranges) & tensors_around(links, fine)),
+                self._options(set(ranges) & tensors_around(known.links(model), fine)),
             )
             quantizer.quantize_model()
             # ORT sorts nodes only when it saves a file; unsorted, the graph is not valid ONNX.
@@ -234,13 +261,8 @@ class StaticQuantizer:
                 f"ONNX Runtime cannot quantize model {model.name!r} statically: {error}. "
                 "Try other types, quantization.op_types, or quantization.exclude."
             ) from error
-        proto = quantizer.model.model
-        stored |= left_by_ort(proto.graph, candidate)
-        store_into(proto, stored, self.block_size, known.packed, chosen=chosen)
-        read_apart(quantizer.model.model.graph)
-        if self.keep_float:
-            keep_in_float(proto, excluded)
-        return Model(model.name, compact(proto, model), self.session)
+        made: onnx.ModelProto = quantizer.model.model
+        return made
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
         """Return about how many bytes of the model's file a layer takes in this precision."""
@@ -255,14 +277,13 @@ class StaticQuantizer:
     def roundings(self, model: Model, ranges: Ranges) -> dict[str, RoundedWeight]:
         """Return how ORT rounds the weights of int8 layers, under the name of this way."""
         every = {each.name for each in weight_layers(model, self._layer_ops())}
-        return roundings_of(self, model, ranges, every - self._never(model), self._kinds()[INT8])
+        return roundings_of(self, model, ranges, every - self._never(model), self._kind())
 
-    def _kinds(self) -> dict[str, str]:
-        """Return the ways to round a weight, by precision."""
+    def _kind(self) -> str:
+        """Return the name of the way in which the weights of int8 layers are rounded."""
         options = (self.per_channel, self.weight_type, self.weight_symmetric, self.reduce_range)
         way = content_key([*options, self.quantize_bias, repr(self.extra_options)])
-        int8 = f"{INT8}/{way}"
-        return {INT4: int4_kind(self.block_size), INT8: int8, INT16: int8}
+        return f"{INT8}/{way}"
 
     def _at_its_opset(self, model: Model) -> Model:
         """Return the model in an opset that has the types to quantize to."""
@@ -283,7 +304,7 @@ class StaticQuantizer:
         # Who names the operations to quantize means just these.
         return self.unweighted == "auto" and not self.op_types
 
-    def _in_float(self, model: Model) -> set[str]:
+    def _unweighted(self, model: Model) -> set[str]:
         """Return the operations without weights that no candidate quantizes."""
         if not self._leaves_float:
             return set()

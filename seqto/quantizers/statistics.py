@@ -1,5 +1,6 @@
 """Means and second moments of what layers multiply their weights with, over samples."""
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ from seqto.graph.inner import with_outputs
 from seqto.graph.packing import even_blocks
 from seqto.graph.patches import LayerInput, rows_of
 from seqto.graph.sessions import run_named, single_session
+from seqto.phases import counted
 from seqto.types import Arrays, Model, Samples
 
 _ROWS = 64
@@ -56,7 +58,8 @@ def moments_of(
     session = single_session(with_outputs(model, outputs))
     sums = {each: _Sums() for each in readings}
     size = samples.fixed_batch or 1
-    for index, inputs in enumerate(samples.batches(1)):
+    batches = math.ceil(len(samples) / (samples.fixed_batch or 1))
+    for index, inputs in enumerate(counted("learning", samples.batches(1), batches)):
         values: Arrays = {**inputs, **run_named(session, outputs, inputs)}
         counts = None if samples.mask is None else samples.mask[index * size : (index + 1) * size]
         for reading, sum_ in sums.items():

@@ -1,35 +1,30 @@
 """Weight-only quantization: weights in fewer bits, mostly unpacked at load to run in float."""
 
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError
-from seqto.graph.coded_sizes import coded_sizes
 from seqto.graph.files import compact
 from seqto.graph.layers import gemm_to_matmul, weight_layers
 from seqto.graph.nbits import LEAST_WEIGHTS, block_of, matmuls, nbits_bytes
-from seqto.graph.weights import CODED_STEP, RAISED, STORED, store_into, stored_bytes
+from seqto.graph.plain_weights import store_plainly
+from seqto.graph.weights import RAISED, STORED, store_into, stored_bytes
 from seqto.quantizers.known import Memory
-from seqto.quantizers.learning import (
-    chosen_integers,
-    correct,
-    int4_kind,
-    kinds_of,
-    learn_weights,
-    stored_int8,
-)
+from seqto.quantizers.learned_weights import LearnedWeights
+from seqto.quantizers.learning import learn_weights
 from seqto.quantizers.ort import (
     WEIGHT_OPS,
     find_layers,
     in_precisions,
     require_operations,
     require_precisions,
+    with_storage,
 )
 from seqto.types import (
-    CODED,
+    CODED_STEPS,
     FLOAT16,
     FLOAT32,
     INT4,
@@ -50,14 +45,14 @@ _NBITS_BYTES = 250
 class WeightOnlyQuantizer:
     """Makes files smaller. Needs no calibration.
 
-    With `feedback`, samples choose the integers of int4, and correct the biases of integer layers.
+    With `feedback`, samples choose the integers of weights, and correct biases.
 
     With `kernels` unpacked, activations and speed are those of float. With nbits, each MatMul that
     ONNX Runtime can run as MatMulNBits is one in int4 and int8: faster, but it rounds activations
     and takes some bytes more. With auto, only large ones are, in int4, where that rounding is small
     beside the weights' own.
 
-    Coded weights are integers of about 3 bits, entropy-coded: the larger `coded_step`, the fewer.
+    Coded weights are integers of 1 to 7 bits, entropy-coded: the larger the step, the fewer.
     """
 
     name: str = "weight_only"
@@ -66,7 +61,6 @@ class WeightOnlyQuantizer:
     block_size: Annotated[int, Field(ge=1)] = 32
     kernels: Literal["unpacked", "nbits", "auto"] = "unpacked"
     feedback: bool = True
-    coded_step: Annotated[float, Field(ge=0.02, le=3)] = CODED_STEP
 
     def __post_init__(self) -> None:
         """Refuse operations that have no weights."""
@@ -76,7 +70,7 @@ class WeightOnlyQuantizer:
     @property
     def precisions(self) -> tuple[str, ...]:
         """The precisions that a layer may have."""
-        return (CODED, INT4, INT8, FLOAT16, FLOAT32)
+        return (*CODED_STEPS, INT4, INT8, FLOAT16, FLOAT32)
 
     @property
     def batch_invariant(self) -> bool:
@@ -101,38 +95,48 @@ class WeightOnlyQuantizer:
                 "constant weights on the right, of a multiple of 32 rows, that nothing else reads. "
                 "Choose kernels=auto or kernels=unpacked."
             )
-        sizes = coded_sizes(prepared, layers, self.coded_step)
-        return prepared, tuple(replace(each, coded_bytes=sizes[each.name]) for each in layers)
+        # MatMulNBits rounds activations as well, which steps of weights do not tell.
+        stored = STORED if self.kernels == "unpacked" else (*CODED_STEPS, FLOAT16)
+        return prepared, with_storage(prepared, layers, self.block_size, stored)
 
     def calibrate(self, model: Model, samples: Samples) -> Ranges:
         """Return no ranges: no activation is quantized."""
         return {}
 
     def learn(self, model: Model, ranges: Ranges, samples: Samples) -> Learned:
-        """Return the integers of int4 and the shifts of biases that suit these samples."""
+        """Return how to round weights so that the outputs suit these samples."""
         if not self.feedback:
             return {}
         layers = {each.name for each in weight_layers(model, self.op_types or WEIGHT_OPS)}
-        # As MatMulNBits, int8 is in blocks and close enough.
-        others = {} if self.kernels == "nbits" else {INT8: stored_int8}
-        return learn_weights(model, layers, samples, self.block_size, others)
+        return learn_weights(model, layers, samples, {})
 
     def quantize(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
         """Return the model with its weights stored as the candidate says."""
+        return self._made(model, candidate)
+
+    def preview(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
+        """Return the model with its weights as they are once they are unpacked."""
+        return self._made(model, candidate, plainly=self.kernels == "unpacked")
+
+    def _made(self, model: Model, candidate: Candidate, plainly: bool = False) -> Model:
         require_precisions(candidate, self.precisions, self.name)
         known = self._memory.of(model, repr(self))
         stored = in_precisions(candidate, STORED)
         if RAISED & {*stored.values()}:
             model = known.raised(lambda raised: raised)
         proto = model.copy_proto()
-        chosen = {}
-        if self.feedback:
-            kinds = {INT4: int4_kind(self.block_size), INT8: INT8}
-            correct(proto, known.model.learned, kinds_of(stored, kinds))
-            chosen = known.once("chosen", lambda: chosen_integers(known.model, self.block_size))
         nbits = known.once("nbits", lambda: self._nbits(known.model))
         packed = {name for name in nbits & stored.keys() if self._runs_packed(stored[name])}
-        store_into(proto, stored, self.block_size, known.packed, packed, self.coded_step, chosen)
+        weights = known.once("weights", lambda: self._learned(known.model))
+        # As MatMulNBits, int8 is in blocks, and close enough.
+        corrected = {
+            name: each for name, each in stored.items() if (name in packed, each) != (True, INT8)
+        }
+        weights.correct(proto, corrected, {})
+        if plainly:
+            store_plainly(proto, stored, self.block_size, weights.integers)
+        else:
+            store_into(proto, stored, self.block_size, known.packed, packed, weights.integers)
         return Model(model.name, compact(proto, model))
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
@@ -143,6 +147,10 @@ class WeightOnlyQuantizer:
             outputs, values = layer.shape
             return nbits_bytes(outputs, values, precision, block) + _NBITS_BYTES
         return stored_bytes(layer, precision, self.block_size)
+
+    def _learned(self, model: Model) -> LearnedWeights:
+        stored = (*CODED_STEPS, INT4, INT8)
+        return LearnedWeights(model, self.block_size, stored, self.feedback)
 
     def _nbits(self, model: Model) -> set[str]:
         """Return the layers that may be MatMulNBits."""

@@ -1,6 +1,7 @@
 """What a study says to take."""
 
 from seqto.pareto.limits import constraint_of
+from seqto.report.certainty import certainty
 from seqto.report.wording import in_words
 from seqto.types import SAMPLES, Front, StudyRecord
 
@@ -25,6 +26,8 @@ def answer(record: StudyRecord, front: Front) -> str:
 
 
 def with_basis(record: StudyRecord, front: Front) -> str:
-    """Return the answer, and on how many samples it rests if the study recorded that."""
+    """Return the answer, and how sure it is as far as the study recorded that."""
     count = record.tags.get(SAMPLES)
-    return answer(record, front) + (f" Evaluated on {count} samples." if count else "")
+    sure = certainty(record, front).get("how sure", "")
+    words = f"How sure: {sure}." if sure else f"Evaluated on {count} samples." if count else ""
+    return f"{answer(record, front)} {words}".rstrip()

@@ -31,7 +31,8 @@ def report(record: StudyRecord, front: Front, environment: Mapping[str, str]) ->
       `model_sha256` (null if it has no model), `session` (options of ONNX Runtime that it
       ran with, and needs wherever it is loaded), `duplicate_of` (index of the first candidate
       with the same model, or null),
-      `failure` (why it failed, or null)
+      `failure` (why it failed, or null), `machine` (the kind of machine that measured it; only
+      those of the study's own kind, its tag `seqto.machine`, have a latency)
     - `sensitivity`: the layers, the most hurt first: `layer`, `op_type`, `weight_bytes`,
       `score`, `details`
     - `schemes`: full quantizations that were compared first (with quantization=auto, else
@@ -86,6 +87,7 @@ def _candidate(trial: Trial, front: Front) -> dict[str, Any]:
         "session": dict(trial.session),
         "duplicate_of": trial.duplicate_of,
         "failure": trial.failure or None,
+        "machine": trial.machine or None,
     }
 
 

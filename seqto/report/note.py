@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 
 from seqto.figures import Metrics, columns, float_metrics
 from seqto.pareto.front import comparable
-from seqto.report.answer import answer
+from seqto.report.answer import with_basis
 from seqto.report.info import study_title
 from seqto.report.wording import spread_members
-from seqto.types import COMMAND, Front, StudyRecord, Trial
+from seqto.types import COMMAND, REGISTERED, Front, StudyRecord, Trial
 
 MOST_ROWS = 12
 
@@ -30,7 +30,8 @@ def study_note(record: StudyRecord, front: Front, pages: Mapping[str, str]) -> s
     """
     links = [f"[{text}]({pages[name]})" for name, text in _LINKS.items() if name in pages]
     parts = [" · ".join(links), _answer(record, front), _table(record, front, pages), _rest(front)]
-    return "\n\n".join(part for part in [*parts, _command(record)] if part)
+    further = [_registered(record, front, pages), _command(record)]
+    return "\n\n".join(part for part in [*parts, *further] if part)
 
 
 def plain(text: str) -> str:
@@ -42,7 +43,7 @@ def plain(text: str) -> str:
 def _answer(record: StudyRecord, front: Front) -> str:
     title = f"**{plain(study_title(record))}**"
     count = f"{len(front.members)} of {len(comparable(record.trials))} candidates on the front."
-    sentences = [plain(answer(record, front)), count]
+    sentences = [plain(with_basis(record, front)), count]
     return f"{title}: {' '.join(each for each in sentences if each)}"
 
 
@@ -96,6 +97,17 @@ def _padded(rows: Sequence[Sequence[str]]) -> list[list[str]]:
 def _rest(front: Front) -> str:
     hidden = len(front.members) - MOST_ROWS
     return f"and {hidden} more" if hidden > 0 else ""
+
+
+def _registered(record: StudyRecord, front: Front, pages: Mapping[str, str]) -> str:
+    """Return the registered model with its aliases; the front's other models are in their runs."""
+    name = record.tags.get(REGISTERED, "")
+    if not name:
+        return ""
+    page = pages.get("registered")
+    linked = f"[{plain(name)}]({page})" if page else plain(name)
+    aliases = ", ".join(f"{each.alias} is #{each.trial.index}" for each in front.recommended)
+    return f"Registered as {linked}: {aliases}. The models of the front are in their runs."
 
 
 def _command(record: StudyRecord) -> str:

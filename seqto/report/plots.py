@@ -5,7 +5,7 @@ The colours are Okabe and Ito's, which people with colour vision deficiencies te
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, Literal
@@ -69,6 +69,10 @@ STYLE: dict[Any, Any] = {
 }
 
 
+_FAR = 2.5
+"""A float model that is so many times as large as the candidates would squeeze them together."""
+
+
 def draw_sensitivity(info: SensitivityInfo, path: Path) -> None:
     """Draw each layer's score and its parts, the most hurt layer first, in columns of bars."""
     shown = min(len(info.layers), MOST_LAYERS)
@@ -113,7 +117,7 @@ def draw_front(info: FrontInfo, path: Path) -> None:
     with matplotlib.rc_context(STYLE):
         figure = _figure(6.2, 3.9)
         axes = figure.subplots()
-        limits = _limits(info)
+        info, limits = _fitted(info)
         axes.set(xlim=limits[0], ylim=limits[1], xlabel=info.x.title, ylabel=info.y.title)
         axes.grid(True)
         beyond = _draw_trials(axes, info, limits)
@@ -310,6 +314,20 @@ def _extent(label: Annotation) -> Bbox:
     renderer = figure.canvas.get_renderer()
     label.update_positions(renderer)
     return Text.get_window_extent(label, renderer).padded(4)
+
+
+def _fitted(
+    info: FrontInfo,
+) -> tuple[FrontInfo, tuple[tuple[float, float], tuple[float, float]]]:
+    """Return what to draw, and the axes' limits: a float model far to the right is at the edge."""
+    far = info.baseline is not None and info.baseline.x > _FAR * max(p.x for p in info.members)
+    if info.baseline is None or not far:
+        return info, _limits(info)
+    limits = _limits(replace(info, baseline=None))
+    low = min(limits[1][0], info.baseline.y - 0.08 * (limits[1][1] - limits[1][0]))
+    label = f"{info.baseline.label}: {info.x.text(info.baseline.x)} \u2192"
+    mark = replace(info.baseline, x=limits[0][1], label=label)
+    return replace(info, baseline=mark), (limits[0], (low, limits[1][1]))
 
 
 def _limits(info: FrontInfo) -> tuple[tuple[float, float], tuple[float, float]]:

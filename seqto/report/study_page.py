@@ -1,6 +1,7 @@
 """A study as one page: its answer, its front to look around in, and all that it rests on."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +21,12 @@ from seqto.figures import (
 )
 from seqto.pareto.front import comparable
 from seqto.report.answer import answer
+from seqto.report.certainty import certainty, hints
 from seqto.report.chart import FLOAT, FRONT, OTHER, Dot, Series, chart
 from seqto.report.commands import load_command, rebuild_command, session_lines, study_command
 from seqto.report.info import EXCLUDED, Axis, axis, front_info, sensitivity_info, study_title
 from seqto.report.pages import picture, render
-from seqto.report.wording import facts, in_words, interval, losses_alike
+from seqto.report.wording import facts, in_words, interval
 from seqto.types import (
     SCHEMES,
     SHORT,
@@ -33,6 +35,7 @@ from seqto.types import (
     StudyRecord,
     Trial,
     TrialState,
+    family,
 )
 from seqto.workspace import written_whole
 
@@ -127,7 +130,7 @@ def study_page(
         study=record.id,
         command=study_command(record),
         answer=answer(record, front),
-        alike=losses_alike(front),
+        remarks={**certainty(record, front), **hints(record, front)},
         counts=_counts(record, front),
         hypervolume=in_digits(front.hypervolume),
         choices=choices(record, front),
@@ -268,8 +271,8 @@ def _counted(candidate: Candidate, title: str) -> str:
     """Say how many layers are left in float32, or with more precisions how many are in each."""
     if title == IN_FLOAT:
         return candidate.counted(by_precision=False)
-    groups = candidate.by_precision()
-    return ", ".join(f"{len(groups[kind])} {kind}" for kind in SHORT if kind in groups)
+    counts = Counter(family(precision) for _, precision in candidate.precisions)
+    return ", ".join(f"{counts[kind]} {kind}" for kind in SHORT if counts[kind])
 
 
 def _columns(record: StudyRecord) -> list[Column]:

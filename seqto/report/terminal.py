@@ -1,6 +1,7 @@
 """What a person sees in the terminal while a study runs and when it ends."""
 
 import importlib.util
+import time
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TypeGuard
@@ -21,8 +22,9 @@ from rich.text import Text
 
 from seqto.figures import LOSS, Figure, columns, figure, float_metrics
 from seqto.pareto.front import comparable
+from seqto.report.certainty import certainty, hints
 from seqto.report.info import study_title
-from seqto.report.wording import in_words, losses_alike, spread_members
+from seqto.report.wording import in_words, spread_members
 from seqto.types import (
     SCHEMES,
     Candidate,
@@ -33,6 +35,9 @@ from seqto.types import (
 )
 
 MOST_ROWS = 12
+MEASURING = "measuring"
+"""The phase in which candidates are measured in full, as the study says it."""
+
 ALIAS_STYLE = "bold green"
 
 
@@ -46,12 +51,9 @@ def print_front(console: Console, record: StudyRecord, front: Front) -> None:
     if front.recommended:
         console.print()
         console.print(_recommended(record, front))
-    if alike := losses_alike(front):
-        console.print(
-            f"too few samples to tell the losses of {alike} apart (paired test, 95 %)",
-            style="dim",
-            highlight=False,
-        )
+    remarks = {**certainty(record, front), **hints(record, front)}
+    for label, words in remarks.items():
+        console.print(f"{label}: {words}", style="dim", highlight=False, markup=False)
 
 
 def print_schemes(console: Console, record: StudyRecord) -> None:
@@ -95,13 +97,14 @@ def can_show_bars(console: Console) -> bool:
 class StudyProgress:
     """A progress bar of a study; silent where the console can show none.
 
-    The total is None where a search does not know how many candidates it will try.
+    Each phase has a count and a time of its own. The total is None where it is not known, as where
+    a search does not know how many candidates it will try.
     """
 
     def __init__(self, console: Console, total: int | None = None) -> None:
         self._progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=16),
+            BarColumn(bar_width=10),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             _TimeLeftColumn(),
@@ -112,7 +115,8 @@ class StudyProgress:
             speed_estimate_period=600,
         )
         self._enabled = can_show_bars(console)
-        self._task = self._progress.add_task("ranking layers", total=total)
+        self._phase = "starting"
+        self._task = self._progress.add_task(self._phase, total=total)
 
     def __enter__(self) -> "StudyProgress":
         if self._enabled:
@@ -128,17 +132,58 @@ class StudyProgress:
         if self._enabled:
             self._progress.stop()
 
-    def say(self, what: str) -> None:
-        """Show what is being done now."""
-        self._progress.update(self._task, description=what)
+    def say(self, what: str, done: int = 0, total: int | None = None) -> None:
+        """Show what is being done now, how much of it is done, and of how much."""
+        if what != self._phase:
+            self._phase = what
+            self._progress.reset(self._task, description=what, total=total)
+        # Not through update(): it forgets the speed whenever a search raises its total.
+        self._progress.tasks[0].total = total
+        self._progress.update(self._task, completed=done)
 
     def advance(self, trial: Trial, done: int, total: int | None) -> None:
         """Show a trial that ended as the latest of `done`, out of `total` known by now."""
-        # Not through update(): it forgets the speed whenever a search raises its total.
-        self._progress.tasks[0].total = total
+        self.say(MEASURING, done, total)
         self._progress.update(
-            self._task, description=_coloured(trial), completed=done, refresh=True
+            self._task, description=f"{MEASURING} {_coloured(trial)}", refresh=True
         )
+
+
+class StepLines:
+    """A line for each phase and each candidate that ended, where no bar can be drawn."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._phase, self._done, self._began = "", 0, 0.0
+
+    def __enter__(self) -> "StepLines":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+    def say(self, what: str, done: int = 0, total: int | None = None) -> None:
+        """Print how long the phase before took, when another one begins."""
+        if what != self._phase:
+            self._end()
+            self._phase, self._began = what, time.monotonic()
+        self._done = done
+
+    def advance(self, trial: Trial, done: int, total: int | None) -> None:
+        """Print a trial that ended."""
+        self.say(MEASURING, done, total)
+        self._print(f"{MEASURING} {done}/{total or '?'}: {ended(trial)}")
+
+    def _end(self) -> None:
+        # Each candidate had a line of its own.
+        if self._phase not in ("", MEASURING):
+            count = f" ({self._done})" if self._done else ""
+            self._print(f"{self._phase}{count}: {time.monotonic() - self._began:.1f} s")
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, style="dim", highlight=False, markup=False)
+        # A pipe would keep it back until there is more.
+        self._console.file.flush()
 
 
 class _TimeLeftColumn(TimeRemainingColumn):

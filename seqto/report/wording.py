@@ -153,12 +153,12 @@ def _latency_in_words(metrics: Metrics, baseline: Metrics) -> str:
         return ""
     if not is_known(own) or own <= 0 or latency <= 0:
         return figure("latency_ms").text(latency)
-    if not _apart(metrics, baseline):
+    if not apart(metrics, baseline):
         return "about as fast"
     return f"{own / latency:.1f}x faster" if latency < own else f"{latency / own:.1f}x slower"
 
 
-def _apart(metrics: Metrics, baseline: Metrics) -> bool:
+def apart(metrics: Metrics, baseline: Metrics) -> bool:
     """Return whether the latencies differ by more than their own noise, 5 % and 0.1 ms."""
     latency, own = metrics["latency_ms"], baseline["latency_ms"]
     slow, fast = (metrics, baseline) if latency > own else (baseline, metrics)

@@ -12,7 +12,13 @@ from scipy.sparse import csr_array, vstack
 from seqto.search.greedy import exchanges
 from seqto.search.options import Menu
 from seqto.search.planned import Planned
-from seqto.types import NEGLIGIBLE, RUINED, LayerScore
+from seqto.types import LayerScore
+
+_HOPELESS, _HARDLY_ANY = 0.6, 1e-4
+"""The divergences between which candidates may be worth their evaluation."""
+
+_GAP = 1e-3
+"""By which share the harm of a solution may be above the least one."""
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -25,7 +31,7 @@ class BudgetSearch(Planned):
 
     name: str = "budget"
     budgets: Annotated[int, Field(ge=2)] | None = None
-    evaluations: Annotated[int, Field(ge=3)] = 6
+    evaluations: Annotated[int, Field(ge=3)] = 8
     screens: Annotated[int, Field(ge=1)] = 16
 
     def start(self, ranking: Sequence[LayerScore]) -> None:
@@ -34,8 +40,8 @@ class BudgetSearch(Planned):
         if not ranking:
             return
         menu = Menu(ranking)
-        # Each evaluation is chosen from three solutions.
-        budgets = self.budgets or 3 * self.evaluations
+        # Each evaluation is chosen from two solutions.
+        budgets = self.budgets or 2 * self.evaluations
         self.plan(map(menu.candidate, solutions(menu, budgets)))
 
 
@@ -49,12 +55,12 @@ def landmarks(menu: Menu, count: int) -> list[list[int]]:
     """Return `count` choices along the greedy path; their sizes become the budgets.
 
     They run from the smallest model to the float one in even steps of the logarithm of harm, over
-    the range between ruined and negligible, where the first bytes spent help most.
+    the range between hopeless and hardly any, where the first bytes spent help most.
     """
     way = exchanges(menu)
     harms = np.array([menu.harm(each) for each in way])
-    high = min(harms[0], RUINED)
-    matter = harms[(harms >= min(NEGLIGIBLE, high / 10)) & (harms <= high)]
+    high = min(harms[0], _HOPELESS)
+    matter = harms[(harms >= min(_HARDLY_ANY, high / 10)) & (harms <= high)]
     if len(matter) < len(way) // 4:
         # Costs that are not divergences have another scale.
         matter = harms
@@ -95,6 +101,8 @@ def _solve(menu: Menu, budget: float, known: list[int]) -> list[int]:
             np.append(np.ones(layers), 0),
             np.append(np.ones(layers), budget),
         ),
+        # Nearly the best is found at once; with many precisions, to prove more takes long.
+        options={"mip_rel_gap": _GAP},
     )
     if result.x is None:
         return known

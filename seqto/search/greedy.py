@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
+import numpy as np
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
@@ -41,14 +42,11 @@ def exchanges(menu: Menu) -> list[list[int]]:
 
 def _upgraded(menu: Menu, choice: list[int]) -> list[int] | None:
     """Return the choice after the change that undoes the most harm per byte, or None."""
-    best, gain = None, 0.0
-    for row, at in enumerate(choice):
-        for other in range(len(menu.precisions)):
-            price = menu.sizes[row, other] - menu.sizes[row, at]
-            undone = menu.costs[row, at] - menu.costs[row, other]
-            if price > 0 and undone / price > gain:
-                best, gain = (row, other), undone / price
-    if best is None:
+    rows = np.arange(len(choice))
+    prices = menu.sizes - menu.sizes[rows, choice][:, None]
+    undone = menu.costs[rows, choice][:, None] - menu.costs
+    gains = np.where(prices > 0, undone / np.where(prices > 0, prices, 1), 0)
+    row, other = np.unravel_index(gains.argmax(), gains.shape)
+    if gains[row, other] <= 0:
         return None
-    row, other = best
-    return [*choice[:row], other, *choice[row + 1 :]]
+    return [*choice[:row], int(other), *choice[row + 1 :]]

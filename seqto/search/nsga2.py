@@ -19,7 +19,7 @@ class Nsga2Search:
     name: str = "nsga2"
     population: Annotated[int, Field(ge=4)] = 16
     generations: Annotated[int, Field(ge=1)] = 6
-    seed: int = 0
+    seed: Annotated[int, Field(ge=0)] = 0
     evaluations: Annotated[int, Field(ge=3)] = 8
     screens: Annotated[int, Field(ge=1)] = 16
 

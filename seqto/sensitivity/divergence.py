@@ -10,13 +10,14 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import DeviceError
-from seqto.protocols import Harm, Quantizer, Task
+from seqto.phases import counted
+from seqto.protocols import Harm, Previews, Quantizer, Task
 from seqto.sensitivity.float_prefixes import SharedPrefixes
 from seqto.sensitivity.ranking import per_saved_byte, ranked, shares
 from seqto.sensitivity.stability import FIRST_HALF, SECOND_HALF
+from seqto.sensitivity.told import asked_of, to_measure, told_by_steps
 from seqto.types import (
     FLOAT32,
-    INT8,
     Candidate,
     Entry,
     Layer,
@@ -47,7 +48,8 @@ class DivergenceSensitivity:
 
     For classifiers it is the KL divergence from the float model's outputs. Each layer's costs hold
     the harm of every requested precision; int8 ranks the layers, or the first one if int8 is not
-    there.
+    there. Of the precisions that only store a layer's weights, one is measured: it tells of the
+    others by their steps.
     """
 
     name: str = "divergence"
@@ -67,6 +69,8 @@ class DivergenceSensitivity:
         task: Task,
     ) -> tuple[LayerScore, ...]:
         """Return the layers' scores, the most sensitive layer first."""
+        asked = asked_of(quantizer, self.precisions)
+        shown = quantizer.preview if isinstance(quantizer, Previews) else quantizer.quantize
         runs = SharedPrefixes(model, samples, self.samples, observed)
         reference = list(runs.reference())
         harm = task.harm(_outputs(reference))
@@ -76,11 +80,11 @@ class DivergenceSensitivity:
 
         def outputs(layer: Layer, precision: str) -> Iterator[Entry]:
             alone = _alone(layer, precision, layers)
-            return runs.outputs(quantizer.quantize(model, ranges, alone))
+            return runs.outputs(shown(model, ranges, alone))
 
-        for layer in layers:
+        for layer in counted("ranking layers", layers):
             ranking: np.ndarray | None = None
-            for precision in self._measured():
+            for precision in to_measure(layer, asked):
                 try:
                     each = _harm_of(outputs(layer, precision), harm, ranking, self.enough)
                 except DeviceError as error:
@@ -91,12 +95,16 @@ class DivergenceSensitivity:
                     each = worst
                 found[layer.name][precision] = each
                 ranking = each if ranking is None else ranking
-        for layer, precision in self._unsettled(layers, found):
+        for layer, precision in counted("ranking harmful layers", self._unsettled(layers, found)):
             if (layer.name, precision) not in ruined:
                 found[layer.name][precision] = harm.per_sample(
                     _outputs(list(outputs(layer, precision)))
                 )
-        return self._ranking(layers, found, harm.name)
+        for layer in layers:
+            known = found[layer.name]
+            told = told_by_steps(layer, [*known], asked)
+            known |= {each: known[telling] * times for each, (telling, times) in told.items()}
+        return self._ranking(layers, found, asked[0], harm.name)
 
     def _unsettled(
         self, layers: Sequence[Layer], found: Mapping[str, Mapping[str, np.ndarray]]
@@ -105,23 +113,24 @@ class DivergenceSensitivity:
         if self.enough is None:
             return []
         unsettled = []
-        for precision in self._measured():
-            harms = {layer: float(found[layer.name][precision].mean()) for layer in layers}
+        for precision in dict.fromkeys(each for by in found.values() for each in by):
+            harms = {
+                layer: float(found[layer.name][precision].mean())
+                for layer in layers
+                if precision in found[layer.name]
+            }
             limit = _MUCH * sum(harms.values())
-            unsettled += [(layer, precision) for layer in layers if harms[layer] > limit > 0]
+            unsettled += [(layer, precision) for layer, harm in harms.items() if harm > limit > 0]
         return unsettled
 
-    def _measured(self) -> list[str]:
-        """Return the precisions to measure; the first of them ranks the layers."""
-        asked = dict.fromkeys(self.precisions or [INT8])
-        lower = [precision for precision in asked if precision != FLOAT32] or [INT8]
-        return sorted(lower, key=lambda precision: precision != INT8)
-
     def _ranking(
-        self, layers: Sequence[Layer], found: Mapping[str, Mapping[str, np.ndarray]], measure: str
+        self,
+        layers: Sequence[Layer],
+        found: Mapping[str, Mapping[str, np.ndarray]],
+        ranking: str,
+        measure: str,
     ) -> tuple[LayerScore, ...]:
         """Return the layers' scores from the harm of each precision to each sample."""
-        ranking = self._measured()[0]
         harms = {name: float(by[ranking].mean()) for name, by in found.items()}
         plain, by_byte = shares(harms), shares(per_saved_byte(harms, layers))
         scores = by_byte if self.per_byte else plain

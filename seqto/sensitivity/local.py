@@ -5,22 +5,20 @@ from dataclasses import dataclass as plain_dataclass
 from dataclasses import field
 from typing import Annotated, Literal
 
-from onnxruntime.quantization.quant_utils import QUANT_INPUT_SUFFIX
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from seqto.graph.inner import dequantized, first_output
-from seqto.graph.links import Links
-from seqto.graph.load import input_specs
 from seqto.protocols import Quantizer, Task
 from seqto.sensitivity.noise import Noise, together
+from seqto.sensitivity.own_noise import own_noises
+from seqto.sensitivity.places import InnerTensors, places_of
 from seqto.sensitivity.ranking import errors, per_saved_byte, ranked, shares
 from seqto.sensitivity.stability import FIRST_HALF, SECOND_HALF, in_halves
-from seqto.sensitivity.taps import Taps
+from seqto.sensitivity.told import asked_of, nearest_telling
 from seqto.types import (
+    CODED_STEPS,
     FLOAT32,
     INT8,
-    Arrays,
     Candidate,
     Layer,
     LayerScore,
@@ -41,12 +39,18 @@ class LocalSensitivity:
     """Compares a run of the float model with one of the fully quantized model, both unfused.
 
     `sqnr` is the signal-to-noise ratio of a layer's output in dB, `sqnr_delta` how much lower it
-    is than that of the layer's input, and `mse` the mean squared error of the output.
+    is than that of the layer's input, and `mse` the mean squared error of the output. A Relu or
+    Clip behind a layer runs as one with it: its output is that of both.
+
+    The costs of int8 come from these two runs. Where other precisions are to be chosen from, a run
+    for each of them, and one for int8, tell what noise the layer adds by itself: that of its
+    weights, and of its input where that is rounded.
     """
 
     name: str = "local"
     metric: Metric = "sqnr"
     samples: Annotated[int, Field(ge=1)] = 32
+    precisions: Annotated[list[str] | None, Field(min_length=1)] = None
     per_byte: bool = True
 
     def score(
@@ -78,12 +82,25 @@ class LocalSensitivity:
             for half, noises in ((FIRST_HALF, first), (SECOND_HALF, second)):
                 for name, score in self._scores(layers, noises).items():
                     details[name][half] = score
+        costs = {INT8: {name: _cost(self.metric, noise) for name, noise in found.items()}}
+        asked = asked_of(quantizer, self.precisions)
+        for precision in _compared(asked):
+            own = own_noises(
+                *(model, layers, quantizer, ranges, samples, self.samples),
+                precision,
+            )
+            costs[precision] = {name: _own_cost(self.metric, noise) for name, noise in own.items()}
+        for each in asked:
+            telling = next((name for name in costs if name in CODED_STEPS), "")
+            if each not in costs:
+                times = (CODED_STEPS[each] / CODED_STEPS[telling]) ** 2
+                costs[each] = {name: times * cost for name, cost in costs[telling].items()}
         return ranked(
             LayerScore(
                 layer,
                 scores[layer.name],
                 details[layer.name],
-                {INT8: _cost(self.metric, found[layer.name]), FLOAT32: 0.0},
+                {FLOAT32: 0.0} | {precision: of[layer.name] for precision, of in costs.items()},
             )
             for layer in layers
         )
@@ -93,6 +110,17 @@ class LocalSensitivity:
     ) -> dict[str, float]:
         harms = _normalised(noises)[self.metric]
         return shares(per_saved_byte(harms, layers)) if self.per_byte else harms
+
+
+def _compared(asked: Sequence[str]) -> list[str]:
+    """Return the precisions to run one by one; none if int8 is the only one below float32.
+
+    One step of coded weights tells of the others.
+    """
+    coded = [each for each in asked if each in CODED_STEPS]
+    others = [each for each in asked if each not in (*coded, INT8)]
+    told = [nearest_telling(CODED_STEPS, coded)] if coded else []
+    return [INT8, *told, *others] if told or others else []
 
 
 @plain_dataclass
@@ -105,22 +133,6 @@ class _LayerNoise:
     def with_more(self, other: "_LayerNoise") -> "_LayerNoise":
         """Return the noise of both."""
         return _LayerNoise(together([self.given, other.given]), together([self.made, other.made]))
-
-
-@plain_dataclass(frozen=True)
-class _Place:
-    """Where a tensor is found in the float model and in the quantized one."""
-
-    floating: str
-    quantized: str
-
-
-@plain_dataclass(frozen=True)
-class _Places:
-    """Where a layer's input and output are found."""
-
-    given: _Place
-    made: _Place
 
 
 def _normalised(noises: Mapping[str, _LayerNoise]) -> dict[Metric, dict[str, float]]:
@@ -149,6 +161,11 @@ def _cost(metric: Metric, noise: _LayerNoise) -> float:
     return max(noise.made.share - noise.given.share, 0.0)
 
 
+def _own_cost(metric: Metric, noise: Noise) -> float:
+    """Return the harm of the noise that a layer adds by itself."""
+    return noise.mean_square if metric == "mse" else noise.share
+
+
 def _silence(layers: Sequence[Layer]) -> dict[str, _LayerNoise]:
     """Return a record without noise for each layer."""
     return {layer.name: _LayerNoise() for layer in layers}
@@ -158,45 +175,15 @@ def _measure(
     model: Model, quantized: Model, layers: Sequence[Layer], samples: Samples, count: int
 ) -> tuple[dict[str, _LayerNoise], dict[str, _LayerNoise]]:
     """Return the noise of the layers in the first and in the second half of the samples."""
-    places = _places(model, quantized, layers)
+    places = places_of(model, quantized, layers)
     pairs = [place for each in places.values() for place in (each.given, each.made)]
-    float_taps = _InnerTensors(model, {place.floating for place in pairs})
-    quantized_taps = _InnerTensors(quantized, {place.quantized for place in pairs})
+    float_taps = InnerTensors(model, {place.floating for place in pairs})
+    quantized_taps = InnerTensors(quantized, {place.quantized for place in pairs})
     halves = _silence(layers), _silence(layers)
     for half, inputs in in_halves(halves, samples, count):
         wanted, found = float_taps.run(inputs), quantized_taps.run(inputs)
         for name, each in places.items():
             half[name].given.add(wanted[each.given.floating], found[each.given.quantized])
-            half[name].made.add(wanted[each.made.floating], found[each.made.quantized])
+            made = wanted[each.made.floating], found[each.made.quantized]
+            half[name].made.add(*map(each.bounded, made))
     return halves
-
-
-class _InnerTensors:
-    """Returns inner tensors of a model; its inputs count as such."""
-
-    def __init__(self, model: Model, names: set[str]) -> None:
-        inputs = {spec.name for spec in input_specs(model)}
-        self._taps = Taps(model, sorted(names - inputs))
-
-    def run(self, inputs: Arrays) -> Arrays:
-        """Return the tensors for these samples, by name."""
-        return {**inputs, **self._taps.run(inputs)}
-
-
-def _places(model: Model, quantized: Model, layers: Sequence[Layer]) -> dict[str, _Places]:
-    """Return where the layers' inputs and outputs are found in both models."""
-    given, links = Links(model.proto.graph), Links(quantized.proto.graph)
-    floats = {node.name: node for node in given.nodes}
-    # A layer that became other operations is gone, but its tensors keep their names.
-    nodes = floats | {node.name: node for node in links.nodes}
-    found = {}
-    for layer in layers:
-        before, after = floats[layer.name], nodes[layer.name]
-        position = next(at for at, name in enumerate(before.input) if name not in given.constants)
-        made = first_output(after)
-        found[layer.name] = _Places(
-            _Place(before.input[position], after.input[position]),
-            # Where ORT removes a Relu, the layer writes the Relu's output, named as in float.
-            _Place(made.removesuffix(QUANT_INPUT_SUFFIX), dequantized(links, made) or made),
-        )
-    return found

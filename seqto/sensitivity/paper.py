@@ -1,15 +1,17 @@
 """The paper's layer analysis: how far quantization moves each layer's output."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass as plain_dataclass
 from dataclasses import field
 from typing import Annotated
 
+import numpy as np
 from onnxruntime.quantization.quant_utils import QUANT_INPUT_SUFFIX
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError
+from seqto.graph.clamps import FREE, bounds_behind
 from seqto.graph.inner import dequantized, first_output
 from seqto.graph.layers import weight_layers
 from seqto.graph.links import Links
@@ -30,7 +32,11 @@ class PaperSensitivity:
     `qdq_err` compares a layer's output before and after its own quantization inside the fully
     quantized model; `xmodel_err` compares it with the float model's. Both are signal-to-noise
     ratios in dB, as ORT's qdq_loss_debug has them: a high ratio is a small error, so the sign
-    is flipped before they are normalized.
+    is flipped before they are normalized. A Relu behind a layer becomes part of its quantization:
+    outputs are compared as the Relu leaves them, else what it cuts off would count as rounding.
+
+    The papers' published tool does neither. With `published` the ratios are its own, and the
+    layer that is hurt least comes first.
     """
 
     name: str = "paper"
@@ -38,6 +44,7 @@ class PaperSensitivity:
     xmodel_weight: Annotated[float, Field(ge=0)] = 0.5
     samples: Annotated[int, Field(ge=1)] = 32
     per_byte: bool = False
+    published: bool = False
 
     def __post_init__(self) -> None:
         """Refuse two weights of 0, which would rank nothing."""
@@ -64,7 +71,8 @@ class PaperSensitivity:
             ranges = quantizer.calibrate(model, samples)
         full = Candidate.excluding([layer.name for layer in layers], [])
         quantized = quantizer.quantize(model, ranges, full)
-        first, second = _measure(model, quantized, layers, samples, self.samples)
+        tensors = _matching(model, quantized, layers, clamped=not self.published)
+        first, second = _measure(model, quantized, tensors, samples, self.samples)
         noises = {name: first[name].with_more(second[name]) for name in first}
         qdq, xmodel = _errors(noises)
         harms, scores = self._harms(noises), self._scores(layers, noises)
@@ -90,6 +98,8 @@ class PaperSensitivity:
         self, layers: Sequence[Layer], noises: Mapping[str, "_LayerNoise"]
     ) -> dict[str, float]:
         harms = self._harms(noises)
+        if self.published:
+            harms = {name: 1 - harm for name, harm in harms.items()}
         return shares(per_saved_byte(harms, layers)) if self.per_byte else harms
 
     def _harms(self, noises: Mapping[str, "_LayerNoise"]) -> dict[str, float]:
@@ -133,39 +143,47 @@ class _LayerNoise:
 
 @plain_dataclass(frozen=True)
 class _Tensors:
-    """The names of a layer's output: before and after its Q/DQ pair, and in the float model."""
+    """The names of a layer's output: before and after its Q/DQ pair, and in the float model.
+
+    `bounds` are those of a Relu or Clip behind the layer.
+    """
 
     before: str
     after: str
     reference: str
+    bounds: tuple[float, float]
 
 
-def _silence(layers: Sequence[Layer]) -> dict[str, _LayerNoise]:
+def _silence(layers: Iterable[str]) -> dict[str, _LayerNoise]:
     """Return a record without noise for each layer."""
-    return {layer.name: _LayerNoise() for layer in layers}
+    return {name: _LayerNoise() for name in layers}
 
 
 def _measure(
-    model: Model, quantized: Model, layers: Sequence[Layer], samples: Samples, count: int
+    model: Model, quantized: Model, tensors: Mapping[str, _Tensors], samples: Samples, count: int
 ) -> tuple[dict[str, _LayerNoise], dict[str, _LayerNoise]]:
     """Return the noise of the layers in the first and in the second half of the samples."""
-    tensors = _matching(model, quantized, layers)
     in_quantized = sorted({name for each in tensors.values() for name in (each.before, each.after)})
     in_float = sorted({each.reference for each in tensors.values()})
     quantized_taps, float_taps = Taps(quantized, in_quantized), Taps(model, in_float)
-    halves = _silence(layers), _silence(layers)
+    halves = _silence(tensors), _silence(tensors)
     for half, inputs in in_halves(halves, samples, count):
         found, wanted = quantized_taps.run(inputs), float_taps.run(inputs)
         for name, each in tensors.items():
-            half[name].qdq.add(found[each.before], found[each.after])
-            half[name].xmodel.add(wanted[each.reference], found[each.after])
+            before, after = found[each.before], found[each.after]
+            half[name].qdq.add(np.clip(before, *each.bounds), np.clip(after, *each.bounds))
+            half[name].xmodel.add(wanted[each.reference], after)
     return halves
 
 
-def _matching(model: Model, quantized: Model, layers: Sequence[Layer]) -> dict[str, _Tensors]:
+def _matching(
+    model: Model, quantized: Model, layers: Sequence[Layer], clamped: bool
+) -> dict[str, _Tensors]:
+    """Return where each layer's output is found, and what bounds it if that is to be `clamped`."""
     given, links = Links(model.proto.graph), Links(quantized.proto.graph)
     # A table's lookup became other operations, but its output keeps its name.
-    nodes = {node.name: node for node in (*given.nodes, *links.nodes)}
+    floats = {node.name: node for node in given.nodes}
+    nodes = floats | {node.name: node for node in links.nodes}
     found = {}
     for layer in layers:
         before = first_output(nodes[layer.name])
@@ -173,5 +191,7 @@ def _matching(model: Model, quantized: Model, layers: Sequence[Layer]) -> dict[s
         after = dequantized(links, before)
         if given.maker(reference) is not None:
             # Without a Q/DQ pair the output is not quantized: before and after are the same.
-            found[layer.name] = _Tensors(before, after or before, reference)
+            node = floats[layer.name]
+            bounds = bounds_behind(model.proto.graph, given, node) if clamped else FREE
+            found[layer.name] = _Tensors(before, after or before, reference, bounds)
     return found

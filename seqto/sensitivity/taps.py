@@ -11,13 +11,19 @@ from seqto.types import Arrays, Model
 
 
 class Taps:
-    """A session that returns inner tensors; unfused, so that every one of them exists."""
+    """A session that returns inner tensors; unfused, so that every one of them exists.
 
-    def __init__(self, model: Model, names: Sequence[str]) -> None:
+    With `folded`, what depends on constants alone is computed once, such as stored weights.
+    """
+
+    def __init__(self, model: Model, names: Sequence[str], folded: bool = False) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.log_severity_level = 3
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        levels = onnxruntime.GraphOptimizationLevel
+        options.graph_optimization_level = (
+            levels.ORT_ENABLE_BASIC if folded else levels.ORT_DISABLE_ALL
+        )
         if is_x86() and not has_vnni():
             # Integer operations would saturate, which has nothing to do with the layers.
             options.add_session_config_entry("session.x64quantprecision", "1")

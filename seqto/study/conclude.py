@@ -5,10 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from seqto.errors import StudyError
+from seqto.graph.files import save_model
 from seqto.pareto.front import find_front
 from seqto.pareto.limits import with_answer
 from seqto.study.plan import Study
-from seqto.types import REGISTERED, Front, Model, StudyRecord, Trial
+from seqto.types import RECOMMEND, REGISTERED, Front, Model, StudyRecord, Trial
 
 Publish = Callable[[StudyRecord, Front], Sequence[Path]]
 """Writes the files that go with a front, and returns their paths."""
@@ -18,11 +19,15 @@ def conclude(study: Study, run: str, publish: Publish) -> tuple[StudyRecord, Fro
     """Find the front of the measured trials, store its models, register the recommended."""
     tracker, settings = study.tracker, study.settings
     record = tracker.read_study(run)
+    tags: dict[str, str] = {RECOMMEND: settings.recommend}
     if study.registers(record):
         # The report says how to load the models, and is written before they are registered.
-        tracker.tag_study(run, {REGISTERED: study.name})
-        record = replace(record, tags={**record.tags, REGISTERED: study.name})
-    front = find_front(record.trials, settings.objectives, record.baseline, settings.top_k)
+        tags[REGISTERED] = study.name
+    tracker.tag_study(run, tags)
+    record = replace(record, tags={**record.tags, **tags})
+    front = find_front(
+        record.trials, settings.objectives, record.baseline, settings.top_k, settings.recommend
+    )
     front = with_answer(front, settings.constraint)
     tracker.log_front(run, front, publish(record, front))
     for trial in front.members:
@@ -43,6 +48,18 @@ def rebuilt(study: Study, trial: Trial) -> Model:
             "or onnxruntime changed since. Start afresh with study.resume=false."
         )
     return model
+
+
+def save_recommended(study: Study, front: Front, folder: Path) -> list[Path]:
+    """Write the recommended models into the folder, named by their aliases; return their paths."""
+    paths = []
+    for trial in {each.trial.id: each.trial for each in front.recommended}.values():
+        model = rebuilt(study, trial)
+        for alias in front.aliases(trial):
+            path = folder / f"{alias}.onnx"
+            save_model(model, path)
+            paths.append(path)
+    return paths
 
 
 def _log_model(study: Study, trial: Trial) -> None:

@@ -6,10 +6,18 @@ from dataclasses import replace
 
 from seqto.errors import StudyError
 from seqto.measuring.evaluate import float_latency
+from seqto.measuring.float_share import with_float_shares
 from seqto.measuring.learned import as_document
+from seqto.measuring.provenance import (
+    MACHINE,
+    check_provenance,
+    check_timed_alike,
+    provenance_of,
+)
 from seqto.measuring.record import Assignment
 from seqto.measuring.screen import Screen
 from seqto.measuring.subject import rank_layers
+from seqto.phases import say
 from seqto.protocols import SeveralSchemes, TrialLog
 from seqto.search.planned import Planned
 from seqto.search.walk import Walk, complete
@@ -18,10 +26,11 @@ from seqto.study.device_limits import DeviceLimits
 from seqto.study.plan import Study
 from seqto.study.schemes import as_table, compare_schemes
 from seqto.study.settings import StudySettings
-from seqto.study.shortlist import shortlist, spread
+from seqto.study.shortlist import shortlist, smoothed, spread
 from seqto.types import (
     FLOAT32,
     INT8,
+    MACHINE_TAG,
     SCHEMES,
     SCREENING,
     Candidate,
@@ -31,11 +40,17 @@ from seqto.types import (
     TrialState,
 )
 
+_PLAIN = len((INT8, FLOAT32))
+"""How many precisions there are to choose from without any that is smaller than int8."""
+
 LOW_STABILITY = 0.7
 """Below this rank correlation between two halves of the samples, a ranking is a guess."""
 
 RANGES = "ranges.json"
 """The study's document of calibrated ranges, so that jobs on other machines need not calibrate."""
+
+PROVENANCE = "provenance.json"
+"""The study's document of what it measures: its jobs refuse to measure anything else."""
 
 LEARNED = "learned.json"
 """The study's document of what its quantizer learned: other machines would compute it otherwise."""
@@ -57,6 +72,7 @@ def explore(study: Study, run: str, launch: Launch, watch: Watch) -> int:
 
     When the device turns out not to run a layer quantized, the search restarts without that layer.
     """
+    _check_provenance(study, run)
     if study.tracker.read_document(run, RANGES) is None:
         study.tracker.log_document(run, RANGES, study.subject.ranges)
     learned = study.subject.model.learned
@@ -73,6 +89,23 @@ def explore(study: Study, run: str, launch: Launch, watch: Watch) -> int:
     return trials.measured
 
 
+def _check_provenance(study: Study, run: str) -> None:
+    """Record what is measured, and on what kind of machine; a resumed study keeps its record."""
+    own = provenance_of(study.parts, study.subject)
+    recorded = study.tracker.read_document(run, PROVENANCE)
+    if recorded is None:
+        study.tracker.log_document(run, PROVENANCE, own)
+        study.tracker.tag_study(run, {MACHINE_TAG: own[MACHINE]})
+        return
+    check_provenance(recorded, own)
+    check_timed_alike(recorded, study.parts.device, study.settings.times)
+    if recorded[MACHINE] != own[MACHINE]:
+        _log.warning(
+            "The study's latencies are of %s: what is measured here, on %s, gets none.",
+            *(recorded[MACHINE], own[MACHINE]),
+        )
+
+
 def _search_once(
     study: Study,
     run: str,
@@ -84,15 +117,16 @@ def _search_once(
     """Search over the remaining layers; return whether some were excluded meanwhile."""
     index = limits.next_index
     screen = _screen(study) if limits.any_left else None
-    if screen is not None:
+    full = _fully_quantized(study, rankings, limits)
+    if screen is not None and full:
         # If the device cannot run full int8, every screened candidate would fail, one by one.
-        first = Assignment(index, _uniform(study, INT8, limits, next(iter(rankings))))
-        (trial,) = trials.of([first])
+        (trial,) = trials.of([Assignment(index, full[0])])
         if limits.learn(trial, index + 1):
             return True
     search = _search(study, run, rankings, limits, screen)
     failed = 0
     while candidates := search.ask(study.settings.batch):
+        say("measuring", index, index + len(candidates) + search.remaining())
         batch = [Assignment(index + place, each) for place, each in enumerate(candidates)]
         index += len(batch)
         learned = False
@@ -134,11 +168,13 @@ def _search(
     screen.measure_all(walk)
     listed = shortlist(
         list(screen.trials.values()),
-        [_uniform(study, INT8, limits, base) for base in rankings],
-        _uniform(study, FLOAT32, limits, next(iter(rankings))),
+        _fully_quantized(study, rankings, limits),
         study.parts.search.evaluations,
         lambda screened, count: _chosen(study, screened, count),
     )
+    if not listed:
+        # Nothing could be screened: its failure shows why.
+        listed = [_uniform(study, INT8, limits, next(iter(rankings)))]
     study.tracker.log_table(run, SCREENING, screen.table(listed))
     return _Shortlist(listed)
 
@@ -148,6 +184,18 @@ class _Shortlist(Planned):
 
     def __init__(self, candidates: Iterable[Candidate]) -> None:
         self.plan(candidates)
+
+
+def _fully_quantized(study: Study, rankings: Rankings, limits: DeviceLimits) -> list[Candidate]:
+    """Return the full int8 models, one of each base: what everybody would try first.
+
+    None if int8 is not to be chosen, or only makes files smaller, as other precisions do better.
+    """
+    layers = study.subject.layers
+    stored = all(layer.only_stored for layer in layers) and len(study.parts.choices) > _PLAIN
+    if stored or INT8 not in study.parts.choices:
+        return []
+    return [_uniform(study, INT8, limits, base) for base in rankings]
 
 
 def _uniform(study: Study, precision: str, limits: DeviceLimits, base: str) -> Candidate:
@@ -160,8 +208,9 @@ def _chosen(study: Study, screened: Sequence[Trial], count: int) -> list[Trial]:
     """Choose what is evaluated in full: along the front, or near the constraint."""
     constraint = study.settings.constraint
     if constraint.limits():
-        return constraint.shorten(screened, count, study.subject.baseline["size_bytes"])
-    return spread(screened, count)
+        known = with_float_shares(smoothed(screened), study.subject.layers)
+        return constraint.shorten(known, count, study.subject.baseline["size_bytes"])
+    return spread(screened, count, len(study.subject.samples))
 
 
 def _bases(study: Study, run: str) -> list[str]:
@@ -193,6 +242,7 @@ def _analysed(study: Study, run: str, bases: Sequence[str]) -> StudyRecord:
     With several bases, the ranking of the first counts, which does the least harm.
     """
     if not study.tracker.read_study(run).scores:
+        say("timing the float model")
         times = float_latency(study.subject, study.parts.device)
         scores = _ranking(study, bases[0])
         study.tracker.log_analysis(run, {**study.subject.baseline, **times}, scores)

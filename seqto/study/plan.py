@@ -9,6 +9,7 @@ from seqto.identity import identity
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject
 from seqto.protocols import Tracker
+from seqto.secrets import masked, masked_word
 from seqto.study.settings import StudySettings
 from seqto.types import (
     COMMAND,
@@ -75,7 +76,7 @@ class Study:
             "seqto.metric": self.subject.metric.name,
             SAMPLES: str(len(self.subject.samples)),
             **{f"seqto.device.{name}": fact for name, fact in parts.device.describe().items()},
-            **({COMMAND: self.command} if self.command else {}),
+            **({COMMAND: masked(self.command)} if self.command else {}),
             **self._report_tags(overrides),
         }
         names = (parts.source.name, parts.device.name, parts.quantizer.name, parts.search.name)
@@ -101,7 +102,7 @@ class Study:
         """Return what a report needs to know about the study besides its results."""
         limits = self.settings.constraint.limits()
         found = {
-            OVERRIDES: None if overrides is None else json.dumps(list(overrides)),
+            OVERRIDES: None if overrides is None else json.dumps(list(map(masked_word, overrides))),
             CONSTRAINT: json.dumps(limits) if limits else None,
         }
         return {name: value for name, value in found.items() if value is not None}

@@ -1,19 +1,21 @@
 """A study from its beginning to its end: opened, explored, concluded."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-
-import filelock
 
 from seqto.errors import StudyError
 from seqto.interrupts import put_off
-from seqto.protocols import StudyLog
+from seqto.measuring.record import Assignment
+from seqto.protocols import Exclusive, StudyLog, Tracker
 from seqto.study.conclude import Publish, conclude
 from seqto.study.explore import Launch, Watch, explore
 from seqto.study.plan import Study
 from seqto.types import Front, StudyPlan, StudyRecord, TrialState
-from seqto.workspace import Workspace
+
+Check = Callable[[], None]
+"""Raises StudyError once another process took over the study."""
 
 
 @dataclass(frozen=True)
@@ -38,34 +40,39 @@ def run_study(
     `overrides` are the command line's words that gave this config, if there was one.
     """
     plan, resume = study.plan(config, overrides), study.settings.resume
-    with _alone(study.workspace, plan.key), _opened(study.tracker, plan, resume) as run:
-        measured = explore(study, run, launch, watch)
+    with (
+        _alone(study.tracker, plan.key) as check,
+        _opened(study.tracker, plan, resume, check) as run,
+    ):
+        measured = explore(study, run, _while_held(launch, check), watch)
+        check()
         record, front = conclude(study, run, publish)
+        check()
         study.tracker.close_study(run, TrialState.COMPLETE)
     return Outcome(record, front, measured)
 
 
-@contextlib.contextmanager
-def _alone(workspace: Workspace, key: str) -> Iterator[None]:
-    """Hold the study's lock: two processes would take each other's running trials for leftovers."""
-    path = workspace.lock(key)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = filelock.FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        raise StudyError(
-            "another process or thread is running this very study. Wait for it to end, or change "
-            "the model, data or options to make it another study."
-        ) from None
-    try:
-        yield
-    finally:
-        lock.release()
+def _alone(tracker: Tracker, key: str) -> AbstractContextManager[Check]:
+    """Hold the study: two processes would take each other's running trials for leftovers."""
+    if isinstance(tracker, Exclusive):
+        return tracker.alone(key)
+    return contextlib.nullcontext(lambda: None)
+
+
+def _while_held(launch: Launch, check: Check) -> Launch:
+    """Return a launch that stops once another process took over."""
+
+    def launch_held(study: str, assignments: Sequence[Assignment]) -> Iterator[str]:
+        check()
+        for trial in launch(study, assignments):
+            check()
+            yield trial
+
+    return launch_held
 
 
 @contextlib.contextmanager
-def _opened(tracker: StudyLog, plan: StudyPlan, resume: bool) -> Iterator[str]:
+def _opened(tracker: StudyLog, plan: StudyPlan, resume: bool, check: Check) -> Iterator[str]:
     """Open a study, and mark it as failed or killed if the block ends early."""
     run = None
     try:
@@ -74,7 +81,16 @@ def _opened(tracker: StudyLog, plan: StudyPlan, resume: bool) -> Iterator[str]:
             run = tracker.open_study(plan, resume)
         yield run
     except BaseException as error:
-        if run is not None:
+        if run is not None and _is_held(check):
             failed = isinstance(error, Exception)
             tracker.close_study(run, TrialState.FAILED if failed else TrialState.KILLED)
         raise
+
+
+def _is_held(check: Check) -> bool:
+    """Tell whether the study is still this process's to close."""
+    try:
+        check()
+    except StudyError:
+        return False
+    return True

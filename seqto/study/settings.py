@@ -9,6 +9,7 @@ from pydantic.dataclasses import dataclass
 from seqto.errors import ConfigError, nearest
 from seqto.figures import objectives
 from seqto.pareto.limits import Constraint, Gate
+from seqto.pareto.recommend import TESTED, Rule
 
 
 @dataclass(kw_only=True, frozen=True, config=ConfigDict(extra="forbid"))
@@ -16,6 +17,7 @@ class StudySettings:
     """How a study is run and concluded."""
 
     objectives: list[str] = field(default_factory=lambda: ["accuracy_loss", "size_bytes"])
+    recommend: Rule = TESTED
     top_k: Annotated[int, Field(ge=1)] = 3
     resume: bool = True
     batch: Annotated[int, Field(ge=1)] = 1
@@ -23,6 +25,12 @@ class StudySettings:
     constraint: Constraint = field(default_factory=Constraint)
     gate: Gate = field(default_factory=Gate)
     register_models: bool = True
+
+    @property
+    def times(self) -> bool:
+        """Whether latency counts: as an objective, or by a limit."""
+        limits = {**self.constraint.limits(), **self.gate.limits()}
+        return any("latency" in name for name in (*self.objectives, *limits))
 
     def __post_init__(self) -> None:
         """Refuse objectives that are not measured."""

@@ -83,6 +83,7 @@ class MemoryTracker:
             session=dict(measurement.session),
             losses=measurement.losses,
             duplicate_of=duplicate_of,
+            machine=measurement.machine,
         )
 
     def end_trial(self, trial: str, state: TrialState, reason: str) -> None:

@@ -6,28 +6,35 @@ locked.
 
 import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from mlflow.entities import Run
+from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 from mlflow.utils.time import get_current_time_millis
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import TrackingError
-from seqto.interrupts import in_one_go
+from seqto.interrupts import in_one_go, put_off
+from seqto.secrets import masked
 from seqto.tracking import notes, stored_models
+from seqto.tracking.leases import Claims, held
 from seqto.tracking.records import (
     EXCLUDED,
+    INDEX,
     LOSSES,
     SENSITIVITY,
     baseline_metrics,
     baseline_of,
     candidate_document,
+    candidate_tags,
     data_input,
     front_tags,
+    index_of,
     inputs_of,
     is_evaluation,
     losses_document,
@@ -35,10 +42,11 @@ from seqto.tracking.records import (
     scores_document,
     scores_of,
 )
-from seqto.tracking.runs import LONGEST_TAG, Runs
+from seqto.tracking.runs import INSTEAD, LONGEST_TAG, Runs
 from seqto.tracking.stores import Store, check_exists, store_uri
 from seqto.tracking.ui import looks, study_pages, study_view
 from seqto.types import (
+    REGISTERED,
     TABLES,
     Address,
     Arrays,
@@ -70,6 +78,12 @@ class MlflowTracker:
     experiment: str | None = None
     parent: str | None = None
 
+    def alone(self, key: str) -> AbstractContextManager[Callable[[], None]]:
+        """Hold the lease of the study with this key, which is in the store."""
+        with put_off():
+            claims = Claims(self.client, self._runs.store.experiment_id, key)
+        return held(claims)
+
     @in_one_go
     def open_study(self, plan: StudyPlan, resume: bool) -> str:
         """Return the id of a RUNNING parent run."""
@@ -89,21 +103,27 @@ class MlflowTracker:
     def start_trial(self, study: str | None, index: int, candidate: Candidate, name: str) -> str:
         """Return the id of a RUNNING child run with the candidate's layers."""
         tags = {"seqto.kind": "candidate", "seqto.key": candidate.key, "seqto.pareto": "false"}
+        kinds = self._runs.kinds(study) if study else {}
+        tags = {**kinds, **tags, **candidate_tags(candidate)}
         run = self._runs.create(name, tags, parent=study)
         self.client.log_dict(run, candidate_document(candidate), EXCLUDED)
         # The index comes last: even if the process is killed, a run with an index is complete.
-        params = {"index": str(index), "excluded_count": str(len(candidate.excluded))}
-        self._runs.write(run, params=params)
+        params = {"excluded_count": str(len(candidate.excluded))}
+        self._runs.write(run, params=params, tags={INDEX: str(index)})
         return run
 
     @in_one_go
     def finish_trial(self, trial: str, measurement: Measurement, duplicate_of: int | None) -> None:
-        """Record metrics and the model's sha256, then end the run as FINISHED."""
+        """Record metrics and the model's sha256, then end the run as FINISHED.
+
+        If another process finished the same candidate meanwhile, the first run stays FINISHED.
+        """
         tags = measurement_tags(measurement, duplicate_of)
         if measurement.losses:
             self.client.log_dict(trial, losses_document(measurement.losses), LOSSES)
         self._runs.write(trial, metrics=measurement.metrics, tags=tags)
         self._runs.end(trial, TrialState.COMPLETE)
+        self._runs.keep_one(trial)
 
     @in_one_go
     def end_trial(self, trial: str, state: TrialState, reason: str) -> None:
@@ -113,8 +133,10 @@ class MlflowTracker:
 
     @in_one_go
     def trial(self, trial: str) -> Trial:
-        """Return the trial of this run."""
-        return self._runs.trial(self._runs.get(trial))
+        """Return the trial of this run, or of the one that was finished before it."""
+        run = self._runs.get(trial)
+        instead = run.data.tags.get(INSTEAD)
+        return self._runs.trial(self._runs.get(instead) if instead else run)
 
     @in_one_go
     def twin(self, study: str, model_sha256: str) -> Trial | None:
@@ -164,9 +186,9 @@ class MlflowTracker:
         """Return one child run per index: the FINISHED one if there is one, otherwise the last."""
         chosen: dict[int, Run] = {}
         for run in self._runs.children(study):
-            if "index" not in run.data.params:
+            index = index_of(run)
+            if index is None:
                 continue  # Its process was killed at its start.
-            index = int(run.data.params["index"])
             # Runs come oldest first.
             if index not in chosen or chosen[index].info.status != "FINISHED":
                 chosen[index] = run
@@ -176,7 +198,9 @@ class MlflowTracker:
     def read_study(self, study: str) -> StudyRecord:
         """Return the parent run, its sensitivity.json and its children."""
         run, held = self._runs.get(study), self._runs.files(study)
-        tags = {name: value for name, value in run.data.tags.items() if name.startswith("seqto.")}
+        held_tags = run.data.tags.items()
+        # Earlier versions of seqto recorded passwords.
+        tags = {name: masked(each) for name, each in held_tags if name.startswith("seqto.")}
         return StudyRecord(
             id=study,
             key=tags.get("seqto.key", ""),
@@ -214,8 +238,7 @@ class MlflowTracker:
         }
         self._runs.write(study, metrics=metrics)
         if front.members:
-            view = study_view(study, front)
-            self.client.set_experiment_tag(parent.info.experiment_id, *view)
+            self._save_view(parent.info.experiment_id, *study_view(study, front))
         self.log_files(study, files)
 
     @in_one_go
@@ -285,7 +308,9 @@ class MlflowTracker:
     @in_one_go
     def pages(self, study: str, front: Front) -> Mapping[str, str]:
         """Return links that work on any server of this store."""
-        return study_pages(self._runs.get(study).info.experiment_id, study, front)
+        run = self._runs.get(study)
+        registered = run.data.tags.get(REGISTERED, "")
+        return study_pages(run.info.experiment_id, study, front, registered)
 
     @property
     def client(self) -> MlflowClient:
@@ -296,6 +321,11 @@ class MlflowTracker:
     def store(self) -> str:
         """The URI of the store."""
         return self._runs.store.uri
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is a server or a database, and no file of this machine."""
+        return not self.store.startswith(("sqlite:", "file:", "/", "."))
 
     @functools.cached_property
     def _runs(self) -> Runs:
@@ -311,6 +341,13 @@ class MlflowTracker:
         self.client.log_text(study, plan.config, "config.yaml")
         if plan.data:
             self.client.log_inputs(study, [data_input(each) for each in plan.data])
+
+    def _save_view(self, experiment: str, name: str, value: str) -> None:
+        """Save a view of the experiment's page, if this MLflow takes it: it documents none."""
+        try:
+            self.client.set_experiment_tag(experiment, name, value)
+        except MlflowException as error:
+            _log.info("MLflow does not take the view %s: %s", name, error)
 
     def _kill_running(self, study: str) -> None:
         for run in self._runs.children(study):

@@ -8,6 +8,7 @@ from typing import Any
 from mlflow.entities import Dataset, DatasetInput, InputTag, Run
 
 from seqto.types import (
+    MACHINE_TAG,
     Candidate,
     DataSplit,
     Front,
@@ -16,10 +17,15 @@ from seqto.types import (
     Measurement,
     Trial,
     TrialState,
+    family,
 )
 
 EXCLUDED = "excluded_layers.json"
 LOSSES = "losses.json"
+INDEX = "seqto.index"
+"""The tag with a candidate's number in its study."""
+KINDS = ("seqto.model", "seqto.device", "seqto.quantization")
+"""The tags of a study that its candidates and registered models carry, too."""
 SENSITIVITY = "sensitivity.json"
 STATUS = {
     TrialState.COMPLETE: "FINISHED",
@@ -34,6 +40,8 @@ _STATES = {
     **{status: state for state, status in STATUS.items()},
 }
 _BASELINE = "float_"
+_LONGEST_NAMES = 4000
+"""How long the names of layers in a tag may be; MLflow cuts tags at 8000 characters."""
 # MLflow's own tag for the purpose of a data set.
 _CONTEXT = "mlflow.data.context"
 
@@ -67,10 +75,40 @@ def losses_of(document: Mapping[str, Any]) -> tuple[float, ...]:
 def measurement_tags(measurement: Measurement, duplicate_of: int | None) -> dict[str, str]:
     """Return the tags of a measured candidate."""
     session = {f"seqto.{name}": value for name, value in measurement.session.items()}
-    tags = {"seqto.sha256": measurement.model_sha256, **session}
+    machine = {MACHINE_TAG: measurement.machine} if measurement.machine else {}
+    tags = {"seqto.sha256": measurement.model_sha256, **machine, **session}
     if duplicate_of is not None:
         tags["seqto.duplicate_of"] = str(duplicate_of)
     return tags
+
+
+def candidate_tags(candidate: Candidate) -> dict[str, str]:
+    """Return what candidates are compared by: how many layers of each precision, and which."""
+    groups: dict[str, list[str]] = {}
+    for name, precision in candidate.precisions:
+        groups.setdefault(family(precision), []).append(name)
+    counts = ", ".join(f"{len(names)} {precision}" for precision, names in sorted(groups.items()))
+    layers = {f"seqto.layers.{each}": _cut(names) for each, names in groups.items()}
+    return {"seqto.precisions": counts, **layers}
+
+
+def _cut(names: Sequence[str]) -> str:
+    """Return the names in one line; of many, the first ones and how many more there are."""
+    shown, length = 0, 0
+    for name in names:
+        length += len(name) + 2
+        if length > _LONGEST_NAMES:
+            break
+        shown += 1
+    more = len(names) - shown
+    return ", ".join(names[:shown]) + (f" and {more} more" if more else "")
+
+
+def index_of(run: Run) -> int | None:
+    """Return a candidate's number in its study; None for a run that is none, or was cut short."""
+    # Earlier versions of seqto had it as a param.
+    found = run.data.tags.get(INDEX, run.data.params.get("index"))
+    return None if found is None else int(found)
 
 
 def trial_of(run: Run, candidate: Candidate, losses: tuple[float, ...]) -> Trial:
@@ -79,7 +117,7 @@ def trial_of(run: Run, candidate: Candidate, losses: tuple[float, ...]) -> Trial
     duplicate = tags.get("seqto.duplicate_of")
     return Trial(
         id=run.info.run_id,
-        index=int(run.data.params["index"]),
+        index=index_of(run) or 0,
         candidate=candidate,
         state=_STATES[run.info.status],
         metrics=dict(run.data.metrics),
@@ -92,6 +130,7 @@ def trial_of(run: Run, candidate: Candidate, losses: tuple[float, ...]) -> Trial
         losses=losses,
         duplicate_of=None if duplicate is None else int(duplicate),
         failure=tags.get("seqto.failure", ""),
+        machine=tags.get(MACHINE_TAG, ""),
     )
 
 

@@ -19,11 +19,14 @@ from mlflow.tracking.context.registry import resolve_tags
 from mlflow.utils.time import get_current_time_millis
 
 from seqto.errors import TrackingError
+from seqto.secrets import masked
 from seqto.tracking.records import (
     EXCLUDED,
+    KINDS,
     LOSSES,
     STATUS,
     candidate_of,
+    index_of,
     losses_of,
     trial_of,
 )
@@ -36,6 +39,9 @@ LONGEST_TAG = 8000
 _LONGEST_PARAM = 6000
 _PARENT = "mlflow.parentRunId"
 
+INSTEAD = "seqto.instead"
+"""The tag that names the run which another process finished for the same candidate."""
+
 
 @dataclass(frozen=True)
 class Runs:
@@ -44,6 +50,10 @@ class Runs:
     store: Store
     # Candidates by run id: each needs a download, and never changes.
     _candidates: dict[str, Candidate] = field(default_factory=dict)
+    # What a study and its candidates have in common.
+    _kinds: dict[str, dict[str, str]] = field(default_factory=dict)
+    # The experiments of studies.
+    _experiments: dict[str, str] = field(default_factory=dict)
     # The same of the losses of finished runs.
     _losses: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
@@ -56,10 +66,19 @@ class Runs:
         """Create a run nested in its parent, or in the run of `mlflow run`; return its id."""
         above = parent or self.store.project_run
         nesting = {_PARENT: above} if above else {}
-        cut = {key: value[:LONGEST_TAG] for key, value in tags.items()}
-        all_tags = resolve_tags({**cut, **nesting})
-        run = self.client.create_run(self.store.experiment_id, tags=all_tags, run_name=name)
+        # MLflow adds some of its own, such as the address of the git repository.
+        found = resolve_tags({**tags, **nesting})
+        all_tags = {key: masked(value)[:LONGEST_TAG] for key, value in found.items()}
+        run = self.client.create_run(self._experiment_of(parent), tags=all_tags, run_name=name)
         return str(run.info.run_id)
+
+    def _experiment_of(self, study: str | None) -> str:
+        """Return the experiment of a study: a job elsewhere may have another default."""
+        if study is None:
+            return self.store.experiment_id
+        if study not in self._experiments:
+            self._experiments[study] = str(self.get(study).info.experiment_id)
+        return self._experiments[study]
 
     def nest(self, run_id: str) -> None:
         """Put a run below the one that all new runs are below now, if there is one."""
@@ -74,18 +93,48 @@ class Runs:
         metrics: Mapping[str, float] | None = None,
         tags: Mapping[str, str] | None = None,
     ) -> None:
-        """Record values of a run; params and tags are cut to MLflow's limits."""
+        """Record values of a run; params and tags are masked, and cut to MLflow's limits."""
         now = get_current_time_millis()
         self.client.log_batch(
             run_id,
-            params=[Param(k, v[:_LONGEST_PARAM]) for k, v in (params or {}).items()],
+            params=[Param(k, masked(v)[:_LONGEST_PARAM]) for k, v in (params or {}).items()],
             metrics=[Metric(k, float(v), now, 0) for k, v in (metrics or {}).items()],
-            tags=[RunTag(k, v[:LONGEST_TAG]) for k, v in (tags or {}).items()],
+            tags=[RunTag(k, masked(v)[:LONGEST_TAG]) for k, v in (tags or {}).items()],
         )
+
+    def kinds(self, study: str) -> dict[str, str]:
+        """Return the tags of a study that its candidates carry, too."""
+        if study not in self._kinds:
+            held = self.get(study).data.tags
+            self._kinds[study] = {name: held[name] for name in KINDS if name in held}
+        return self._kinds[study]
 
     def end(self, run_id: str, state: TrialState) -> None:
         """End a run in this state."""
         self.client.set_terminated(run_id, STATUS[state])
+
+    def keep_one(self, run_id: str) -> None:
+        """Leave only one run of a study's candidate FINISHED, whoever finished another.
+
+        Each writer looks after it has written, and all decide alike: so one stays, whatever the
+        order.
+        """
+        run = self.get(run_id)
+        if _PARENT not in run.data.tags or "seqto.key" not in run.data.tags:
+            return
+        same = (
+            f"tags.`mlflow.parentRunId` = '{run.data.tags[_PARENT]}' and tags.`seqto.key` = "
+            f"'{run.data.tags['seqto.key']}' and attributes.status = 'FINISHED'"
+        )
+        found = list(self.client.search_runs([run.info.experiment_id], same))
+        if len(found) < 2:
+            return
+        first, *others = sorted(found, key=lambda each: (each.info.end_time, each.info.run_id))
+        for each in others:
+            why = "another process finished the same candidate before"
+            tags = {"seqto.failure": why, INSTEAD: first.info.run_id, "seqto.pareto": "false"}
+            self.write(each.info.run_id, tags=tags)
+            self.client.update_run(each.info.run_id, status=STATUS[TrialState.KILLED])
 
     def get(self, run_id: str) -> Run:
         """Return the run of this id; raise TrackingError if the store has none."""
@@ -127,7 +176,7 @@ class Runs:
     def trial(self, run: Run) -> Trial:
         """Return the run as a trial; raise TrackingError if it is not a candidate."""
         run_id = run.info.run_id
-        if "index" not in run.data.params:
+        if index_of(run) is None:
             raise TrackingError(
                 f"run {run_id!r} is no candidate of seqto. Choose a run with the tag "
                 "seqto.kind=candidate."

@@ -9,10 +9,11 @@ from mlflow.models import Model as MlflowModel
 from mlflow.models import ModelSignature, infer_signature
 from mlflow.types import Schema, TensorSpec
 
-from seqto.figures import by_column, told
 from seqto.graph.sessions import open_session
+from seqto.tracking.records import KINDS
 from seqto.tracking.runs import Runs
 from seqto.tracking.stores import global_uri, quiet, unless_it_exists
+from seqto.tracking.ui import described
 from seqto.types import Arrays, Model, Recommendation, Trial
 
 _URI = "seqto.model_uri"
@@ -29,6 +30,7 @@ def log_model(
     session = {name: value for name, value in facts.items() if name.startswith("session.")}
     # MLflow logs models through its global URI.
     with quiet(), global_uri(runs.store.uri):
+        _discard_unfinished(runs, run.info.experiment_id, trial.id)
         # Created here, because MLflow itself would use the active experiment.
         logged = runs.client.create_logged_model(
             run.info.experiment_id, "model", source_run_id=trial.id, params=run.data.params
@@ -52,12 +54,17 @@ def log_model(
     runs.write(trial.id, tags={_URI: info.model_uri})
 
 
+def _discard_unfinished(runs: Runs, experiment: str, run_id: str) -> None:
+    """Remove models that a process which was killed had begun to log to this run."""
+    for each in runs.client.search_logged_models([experiment], f"source_run_id = '{run_id}'"):
+        runs.client.delete_logged_model(each.model_id)
+
+
 def register(runs: Runs, study: str, name: str, recommended: Sequence[Recommendation]) -> None:
     """Register each recommended model once, and move the aliases to their versions."""
     with unless_it_exists():
         held = runs.get(study).data.tags
-        kinds = ("seqto.model", "seqto.device", "seqto.quantization")
-        tags = {kind: held[kind] for kind in kinds if kind in held}
+        tags = {kind: held[kind] for kind in KINDS if kind in held}
         runs.client.create_registered_model(name, tags, _about(name))
     for each in recommended:
         number = _version(runs, study, name, each.trial)
@@ -84,7 +91,7 @@ def _version(runs: Runs, study: str, name: str, trial: Trial) -> str:
                 "seqto.sha256": trial.model_sha256,
                 "seqto.data": data,
             },
-            description=_describe(trial),
+            description=described(trial),
         )
     return str(made.version)
 
@@ -132,13 +139,6 @@ def _with_free(spec: Any, sizes: Sequence[Any]) -> Any:
 def _requirements() -> list[str]:
     # Given explicitly, because MLflow would need seconds to infer them.
     return [f"{name}=={version(name)}" for name in ("mlflow", "onnx", "onnxruntime", "numpy")]
-
-
-def _describe(trial: Trial) -> str:
-    """Describe a version, figures first, because lists show only some twenty characters."""
-    measured = [each for each in by_column(told()) if each.name in trial.metrics]
-    figures = [each.summarised(trial.metrics[each.name]) for each in measured]
-    return ", ".join([*figures, f"candidate {trial.index}", trial.candidate.in_words()])
 
 
 def _about(name: str) -> str:

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import filelock
 import mlflow
@@ -21,15 +22,16 @@ from mlflow.tracking._tracking_service import utils as _tracking_service
 
 from seqto.errors import TrackingError
 from seqto.logs import at_level, errors_only
+from seqto.secrets import mask_error, masked, without_user
 from seqto.tracking.ui import experiment_tags, run_page
-from seqto.types import Address, content_key
-from seqto.workspace import Workspace
+from seqto.types import Address
 
 _SQLITE = "sqlite:///"
 _URI_VARIABLE = "MLFLOW_TRACKING_URI"
 # By default MLflow tries for four minutes to reach a missing server.
 _IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
 _LONGEST_CAUSE = 200
+_REFUSED = re.compile(r"error code 40[13]\b|UNAUTHENTICATED|PERMISSION_DENIED")
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class Store:
     """The store at this URI, and the experiment of this name in it.
 
     New runs are nested in the run `parent`, or in that of `mlflow run`, if there is one. Without a
-    name, the experiment is that of this run, or `seqto`.
+    name, the experiment is that of this run, or the one that MLflow's environment variables name,
+    or `seqto`.
     """
 
     uri: str
@@ -50,6 +53,7 @@ class Store:
         with self._first_contact():
             client = MlflowClient(self.uri)
             client.get_experiment_by_name(self._experiment_name)
+        _keep_from_printing(client)
         return client
 
     @functools.cached_property
@@ -104,9 +108,9 @@ class Store:
         """Return the run's page, and the command that serves it if no server runs."""
         page = f"/{run_page(experiment, run)}"
         if self._is_served:
-            return Address(self.uri.rstrip("/") + page)
+            return Address(without_user(self.uri).rstrip("/") + page)
         # A relative path also works for a store in this folder, and is shorter.
-        store = self.uri.replace(f"{Path.cwd()}/", "")
+        store = masked(self.uri).replace(f"{Path.cwd()}/", "")
         command = shlex.join([_mlflow_command(), "ui", "--backend-store-uri", store])
         return Address(f"http://127.0.0.1:5000{page}", command)
 
@@ -114,9 +118,18 @@ class Store:
     def _is_served(self) -> bool:
         return self.uri.startswith(("http://", "https://"))
 
-    @property
+    @functools.cached_property
     def _experiment_name(self) -> str:
-        return self.experiment or "seqto"
+        named = self.experiment or os.environ.get("MLFLOW_EXPERIMENT_NAME")
+        number = os.environ.get("MLFLOW_EXPERIMENT_ID")
+        if named or not number:
+            return named or "seqto"
+        with contextlib.suppress(MlflowException):
+            return str(MlflowClient(self.uri).get_experiment(number).name)
+        raise TrackingError(
+            f"MLflow at {self.uri} has no experiment with the id {number}, which "
+            "MLFLOW_EXPERIMENT_ID names: unset it, or give tracking.experiment."
+        )
 
     @contextlib.contextmanager
     def _first_contact(self) -> Iterator[None]:
@@ -130,6 +143,13 @@ class Store:
             ):
                 yield
         except Exception as error:  # From MLflow, SQLAlchemy or a missing driver.
+            mask_error(error)
+            if _REFUSED.search(str(error)):
+                raise TrackingError(
+                    f"MLflow at {self.uri} answers, but lets only known users in: set "
+                    "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD (or "
+                    "MLFLOW_TRACKING_TOKEN) to what it knows."
+                ) from error
             raise TrackingError(
                 f"MLflow at {self.uri} does not answer: {_cause(error)}. "
                 "Check tracking.uri or MLFLOW_TRACKING_URI."
@@ -137,11 +157,29 @@ class Store:
 
     def _lock(self) -> contextlib.AbstractContextManager[object]:
         """Return a lock for creating a store, as two processes would migrate the same tables."""
-        if not self.uri.startswith("sqlite:"):
+        path = Path(self.uri.removeprefix(_SQLITE).partition("?")[0])
+        if not self.uri.startswith(_SQLITE) or path.name in ("", ":memory:"):
             return contextlib.nullcontext()
-        path = Workspace.default().lock(content_key(self.uri))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return filelock.FileLock(path)
+        return _locked(path.resolve())
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock that all who create this file share, whatever caches they have."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        import fcntl
+    except ImportError:  # On Windows, where a folder cannot be locked.
+        with filelock.FileLock(path.with_name(f".{path.name}.lock")):
+            yield
+        return
+    # The folder itself, so that nothing is left there.
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def store_uri(given: str | None) -> str:
@@ -202,6 +240,14 @@ def _environment(settings: Mapping[str, str]) -> Iterator[None]:
     finally:
         for name in names:
             del os.environ[name]
+
+
+def _keep_from_printing(client: MlflowClient) -> None:
+    """Keep MLflow from printing the address of each run that ends, with its password."""
+    inner: Any = getattr(client, "_tracking_client", None)
+    if hasattr(inner, "_log_url"):
+        # Not by its environment variable: other threads may be reading the environment.
+        inner._log_url = lambda run_id: None
 
 
 def _mlflow_command() -> str:

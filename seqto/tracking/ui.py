@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from seqto.figures import LOSS, costs, share, viewed
+from seqto.figures import LOSS, by_column, costs, share, told, viewed
 from seqto.types import Front, Trial, trial_name
 
 # MLflow 3 opens in its mode for language models, which hides the runs and the model registry.
 _MODE = "workflowType=machine_learning"
 _VIEW = "mlflow.sharedViewState."
+_NOTE = "mlflow.note.content"
 COLOUR = "mlflow.runColor"
 RECOMMENDED, MEMBER, OTHER = "#d55e00", "#0072b2", "#b8bec4"
 COLOURS = (RECOMMENDED, MEMBER, OTHER)
@@ -35,8 +36,11 @@ def run_page(experiment: str, run: str, tab: str = "") -> str:
     return f"#/experiments/{experiment}/runs/{run}{tab}?{_MODE}"
 
 
-def study_pages(experiment: str, study: str, front: Front) -> dict[str, str]:
-    """Return the study's pages by name, and those of the front's members by run id."""
+def study_pages(experiment: str, study: str, front: Front, registered: str = "") -> dict[str, str]:
+    """Return the study's pages by name, and those of the front's members by run id.
+
+    `registered` is the name under which its models are registered, if they are.
+    """
     runs = [trial.id for trial in front.members[:MOST_COMPARED]]
     view = f"#/experiments/{experiment}/runs?viewStateShareKey={_view_id(study)}&{_MODE}"
     return {
@@ -44,12 +48,13 @@ def study_pages(experiment: str, study: str, front: Front) -> dict[str, str]:
         "candidates": view,
         "charts": f"{view}&compareRunsMode=CHART",
         "compare": f"#/compare-runs?runs={_list(runs)}&experiments={_list([experiment])}&{_MODE}",
+        **({"registered": f"#/models/{quote(registered, safe='')}?{_MODE}"} if registered else {}),
         **{trial.id: run_page(experiment, trial.id) for trial in front.members},
     }
 
 
 def looks(trial: Trial, front: Front, held: Mapping[str, str]) -> dict[str, str]:
-    """Return the tags for a run's name and colour, unless a person chose others."""
+    """Return the tags for a run's name, colour and description, unless a person chose others."""
     name, colour = trial_name(trial.index, trial.candidate), OTHER
     if any(member.id == trial.id for member in front.members):
         aliases = front.aliases(trial)
@@ -60,7 +65,16 @@ def looks(trial: Trial, front: Front, held: Mapping[str, str]) -> dict[str, str]
         wanted[COLOUR] = colour
     if held.get("mlflow.runName", "").startswith(f"{trial.index:03d} "):
         wanted["mlflow.runName"] = name
+    if _NOTE not in held and trial.metrics:
+        wanted[_NOTE] = described(trial)
     return wanted
+
+
+def described(trial: Trial) -> str:
+    """Describe a trial in a line, figures first: lists show only some twenty characters."""
+    measured = [each for each in by_column(told()) if each.name in trial.metrics]
+    figures = [each.summarised(trial.metrics[each.name]) for each in measured]
+    return ", ".join([*figures, f"candidate {trial.index}", trial.candidate.in_words()])
 
 
 def experiment_tags() -> dict[str, str]:
@@ -70,11 +84,12 @@ def experiment_tags() -> dict[str, str]:
     studies = _table("tags.\"seqto.kind\" = 'study'", [*columns, *figures])
     # Sorted, because MLflow folds candidates into their studies when ordered by date.
     shown = [each.name for each in viewed() if not each.of_task]
-    fronts = _table("tags.\"seqto.pareto\" = 'true'", _columns(shown), LOSS)
+    kinds = [f"tags.`seqto.{name}`" for name in ("model", "device", "quantization", "precisions")]
+    fronts = _table("tags.\"seqto.pareto\" = 'true'", [*kinds, *_columns(shown)], LOSS)
     charts = _charts((LOSS, "size_ratio"), shown)
     return {
         "mlflow.experimentKind": "custom_model_development",
-        "mlflow.note.content": _ABOUT,
+        _NOTE: _ABOUT,
         f"{_VIEW}seqto-studies": _named("seqto: studies", studies, 2),
         f"{_VIEW}seqto-fronts": _named("seqto: all fronts", {**fronts, **charts}, 1),
     }

@@ -1,18 +1,41 @@
 """The data that flows through a study: frozen, plain, one way."""
 
-from seqto.types.candidates import CODED, FLOAT16, FLOAT32, INT4, INT8, INT16, SHORT, Candidate
+from seqto.types.candidates import Candidate
 from seqto.types.fronts import Front, Recommendation, Version
 from seqto.types.keys import content_key, sha256
 from seqto.types.layer_scores import NEGLIGIBLE, RUINED, Layer, LayerScore
 from seqto.types.model_outputs import Estimate, Outputs, Targets
 from seqto.types.observed import Entry, Observed, together
-from seqto.types.onnx_model import Kernel, Latency, Learned, Model, Ranges, TensorSpec
+from seqto.types.onnx_model import (
+    Kernel,
+    Latency,
+    Learned,
+    Loading,
+    Model,
+    Ranges,
+    TensorSpec,
+)
+from seqto.types.precisions import (
+    CODED,
+    CODED_STEPS,
+    FLOAT16,
+    FLOAT32,
+    INT4,
+    INT8,
+    INT16,
+    SHORT,
+    expanded,
+    family,
+    listed,
+)
 from seqto.types.reading import BatchAxes, Interface, Reading
 from seqto.types.samples import Arrays, DataSplit, Samples, Splits
 from seqto.types.study_record import (
     COMMAND,
     CONSTRAINT,
+    MACHINE_TAG,
     OVERRIDES,
+    RECOMMEND,
     REGISTERED,
     SAMPLES,
     SCHEMES,
@@ -27,6 +50,7 @@ from seqto.types.trials import Measurement, Trial, TrialState, trial_name
 
 __all__ = [
     "CODED",
+    "CODED_STEPS",
     "COMMAND",
     "CONSTRAINT",
     "FLOAT16",
@@ -34,8 +58,10 @@ __all__ = [
     "INT4",
     "INT8",
     "INT16",
+    "MACHINE_TAG",
     "NEGLIGIBLE",
     "OVERRIDES",
+    "RECOMMEND",
     "REGISTERED",
     "RUINED",
     "SAMPLES",
@@ -57,6 +83,7 @@ __all__ = [
     "Layer",
     "LayerScore",
     "Learned",
+    "Loading",
     "Measurement",
     "Model",
     "Observed",
@@ -75,6 +102,9 @@ __all__ = [
     "TrialState",
     "Version",
     "content_key",
+    "expanded",
+    "family",
+    "listed",
     "sha256",
     "together",
     "trial_name",

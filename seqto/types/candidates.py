@@ -1,19 +1,11 @@
-"""Precisions, and which one each layer of a candidate has."""
+"""Which precision each layer of a candidate has."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from seqto.types.keys import content_key
-
-FLOAT32 = "float32"
-FLOAT16 = "float16"
-INT4 = "int4"
-INT8 = "int8"
-INT16 = "int16"
-CODED = "coded"
-
-SHORT = {CODED: "c", INT4: "i4", INT8: "i8", INT16: "i16", FLOAT16: "f16", FLOAT32: "f32"}
-"""The precisions' short names in tables."""
+from seqto.types.precisions import FLOAT32, INT8, SHORT, family
 
 
 @dataclass(frozen=True)
@@ -42,6 +34,11 @@ class Candidate:
         """The layers left in float32, by name."""
         return tuple(name for name, precision in self.precisions if precision == FLOAT32)
 
+    @property
+    def is_float(self) -> bool:
+        """Whether all layers are in float32."""
+        return len(self.excluded) == len(self.precisions)
+
     def by_precision(self) -> dict[str, list[str]]:
         """Return the layers of each precision, by name."""
         layers: dict[str, list[str]] = {}
@@ -58,10 +55,8 @@ class Candidate:
         """Return how many layers are left in float32 (2 of 9), or have each precision."""
         if not by_precision:
             return f"{len(self.excluded)} of {len(self.precisions)}"
-        groups = self.by_precision()
-        return " ".join(
-            f"{len(groups[name])}x{short}" for name, short in SHORT.items() if name in groups
-        )
+        counts = Counter(family(precision) for _, precision in self.precisions)
+        return " ".join(f"{counts[name]}x{short}" for name, short in SHORT.items() if counts[name])
 
     def in_words(self) -> str:
         """Describe the precisions of its layers."""

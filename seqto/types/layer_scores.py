@@ -17,7 +17,8 @@ class Layer:
     with the same outputs (LSTM), the values of each. Layers of the same `group` must have the same
     precision; layers that share a weight tensor have the same `weight`. A layer that is
     `only_stored` in fewer bits runs in float in every precision. `coded_bytes` are what it takes in
-    the model's file if it is coded, which depends on its values.
+    the model's file in each precision of coded weights: that depends on its values. `steps` are
+    those of its weights, in units of their RMS, in each precision that only stores them.
     """
 
     name: str
@@ -27,7 +28,8 @@ class Layer:
     group: str = field(default="", compare=False)
     weight: str = field(default="", compare=False)
     only_stored: bool = field(default=False, compare=False)
-    coded_bytes: int = field(default=0, compare=False)
+    coded_bytes: Mapping[str, int] = field(default_factory=dict, compare=False)
+    steps: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def unit(self) -> str:

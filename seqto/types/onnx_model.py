@@ -105,6 +105,17 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class Loading:
+    """What loading a model took: milliseconds, and bytes of memory beyond those held before.
+
+    `peak_bytes` is the most that was held meanwhile; None if the system does not tell.
+    """
+
+    ms: float
+    peak_bytes: float | None
+
+
+@dataclass(frozen=True)
 class Latency:
     """Milliseconds of single-sample inference: the median and the 10th and 90th percentile."""
 

@@ -25,15 +25,19 @@ class Reading:
 
     def __post_init__(self) -> None:
         """Refuse what is no list of names, and what has no names."""
-        if isinstance(self.outputs, str) or not all(
-            isinstance(each, str) for each in self.outputs or ()
-        ):
+        if self.outputs is not None and not _is_names(self.outputs):
             raise ConfigError(
                 f"model.outputs={self.outputs} has to be a list of names, such as "
                 "'model.outputs=[boxes,scores]'."
             )
         _require_names("model.batch_axes", self.batch_axes, "{state: 1}")
         _require_names("dataset.constants", self.constants, "{sr: 16000}")
+
+
+def _is_names(given: object) -> bool:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        return False
+    return all(isinstance(each, str) for each in given)
 
 
 def _require_names(key: str, given: object, example: str) -> None:

@@ -18,11 +18,16 @@ TABLES = (SCHEMES, SCREENING)
 COMMAND = "seqto.command"
 """The study's tag with its command line."""
 
+MACHINE_TAG = "seqto.machine"
+"""The tag with a kind of machine: of a study, the one that its latencies are of."""
+
 OVERRIDES = "seqto.overrides"
 CONSTRAINT = "seqto.constraint"
 REGISTERED = "seqto.registered_model"
 SAMPLES = "seqto.evaluation_samples"
-"""Tags of a study: its overrides and limits as JSON, and the name of its registered model."""
+RECOMMEND = "seqto.recommend"
+"""Tags of a study: its overrides and limits as JSON, the name of its registered model, on how many
+samples it evaluates, and by which rule it recommends."""
 
 
 @dataclass(frozen=True)

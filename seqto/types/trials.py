@@ -18,6 +18,8 @@ class Measurement:
     model_sha256: str
     session: Mapping[str, str] = field(default_factory=dict)
     losses: tuple[float, ...] = ()
+    machine: str = ""
+    """The kind of machine that measured it."""
 
 
 class TrialState(enum.StrEnum):
@@ -34,7 +36,7 @@ class Trial:
     """One candidate of a study as the tracker holds it.
 
     `losses` are the accuracy losses of the samples, in their order; trials of earlier versions of
-    seqto have none.
+    seqto have none. `machine` is the kind of machine that measured it.
     """
 
     id: str
@@ -47,6 +49,7 @@ class Trial:
     losses: tuple[float, ...] = ()
     duplicate_of: int | None = None
     failure: str = ""
+    machine: str = ""
 
 
 def trial_name(index: int, candidate: Candidate) -> str:

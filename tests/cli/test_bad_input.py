@@ -27,6 +27,7 @@ def complaint(result: Result) -> str:
 KINDS = {
     "key": (["modl=digits"], "did you mean 'model'"),
     "choice": (["model=digit"], "did you mean 'digits'"),
+    "rule": (["recommend=papers"], "recommend='papers' has to be 'tested' or 'paper'"),
     "value": (["study.top_k=0"], "study.top_k=0 has to be greater than"),
     "value of a part": (["search=ladder", "search.step=abc"], "has to be a valid integer"),
     "argument": (["++device.repeat=3"], "device does not take repeat=3"),
@@ -107,7 +108,8 @@ def test_images_for_a_model_of_another_shape(seqto: Command, tmp_path: Path) -> 
         pixels[0] = ord(name[0])
         Image.fromarray(pixels).save(tmp_path / name)
     sizes = ["dataset.calibration_size=1", "dataset.evaluation_size=1"]
-    line = complaint(seqto("dataset=images", "dataset.path=.", *sizes, "-m"))
+    crop = "preprocess.crop=224"
+    line = complaint(seqto("dataset=images", "dataset.path=.", crop, *sizes, "-m"))
     assert "8" in line and "224" in line and "preprocess" in line
 
 
@@ -117,7 +119,7 @@ def test_too_few_images(seqto: Command, tmp_path: Path) -> None:
     assert "has no images" in line
     Image.new("RGB", (20, 20)).save(tmp_path / "photos" / "one.png")
     line = complaint(seqto("dataset=images", "dataset.path=photos", "preprocess.crop=8", "-m"))
-    assert "dataset.calibration_size" in line and "dataset.evaluation_size" in line
+    assert "photos has 1 image, too few" in line and "give 20 or more" in line
 
 
 def test_unreadable_image_is_named(seqto: Command, tmp_path: Path) -> None:
@@ -195,5 +197,25 @@ def test_nothing_is_recorded_of_a_study_that_could_not_begin(
 
 def test_debug_shows_the_traceback(seqto: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEQTO_DEBUG", "1")
-    with pytest.raises(Exception, match="none.onnx"):
-        seqto("model=local", "model.path=none.onnx", "-m")
+    result = seqto("model=local", "model.path=none.onnx", "-m")
+    assert result.code == 1
+    assert "Traceback" in result.err and "none.onnx" in result.err
+
+
+@pytest.mark.parametrize("mode", [[], ["-m"]], ids=["single", "study"])
+def test_folder_that_cannot_be_written_is_named(
+    seqto: Command, tmp_path: Path, mode: list[str]
+) -> None:
+    (tmp_path / "file").touch()
+    where = "hydra.sweep.dir" if mode else "hydra.run.dir"
+    line = complaint(seqto(f"{where}={tmp_path}/file/results", *mode))
+    assert "file/results" in line and "can be written" in line and "unexpected" not in line
+
+
+def test_cache_that_is_a_file_is_named(
+    seqto: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cache").touch()
+    monkeypatch.setenv("SEQTO_CACHE", str(tmp_path / "cache"))
+    line = complaint(seqto("-m"))
+    assert "SEQTO_CACHE" in line and "unexpected" not in line

@@ -39,12 +39,14 @@ def test_a_study_goes_on_without_what_the_device_lacks(seqto: Command, tmp_path:
 
 @pytest.mark.slow
 def test_devices_are_compared(seqto: Command, tmp_path: Path) -> None:
-    result = seqto("device=cpu,tvm", "device.threads=1", *QUICK, "-m")
+    # On each device others are the default.
+    same = ["device=cpu,tvm", "device.threads=1", "precisions=[int8,float32]"]
+    result = seqto(*same, *QUICK, "-m")
     assert result.code == 0, result.err
     (page,) = tmp_path.glob("multirun/*/*/comparison.html")
     assert f"compare: {page.relative_to(tmp_path)}" in result.out
     text = page.read_text()
-    assert text.count(" of 24</td>") >= 3, "the devices measured the same candidates"
+    assert text.count(" of 24</td>") >= 2, "the devices measured the same candidates"
     assert ">cpu</th>" in text and ">tvm</th>" in text
 
 

@@ -48,7 +48,8 @@ def test_one_model_that_fails_does_not_stop_the_others(
 ) -> None:
     result = seqto(*published(hub, f"none.onnx,{FILE}"), "-m")
     assert result.code == 1
-    first, last = result.err.strip().splitlines()
+    first, *pin, last = result.err.strip().splitlines()
+    assert all("model.sha256=" in line for line in pin)
     assert "has no none.onnx in owner/zoo" in first
     assert last == "seqto: error: 1 of 2 studies failed; see above."
     assert "small on cpu, static quantization" in result.out

@@ -29,9 +29,11 @@ def test_help_is_a_manual_page(seqto: Command, flag: str) -> None:
         *SECTIONS,
         *("EXIT STATUS", "ENVIRONMENT", "FILES", "SEE ALSO"),
     ]
-    assert max(map(len, lines)) <= 100
+    # The folder of the configs is as long as it is.
+    assert not [line for line in lines if len(line) > 80 and str(CONF) not in line]
     examples = result.out.partition("\nEXAMPLES\n")[2].partition("\nEXIT STATUS\n")[0]
-    assert examples.count("\n    seqto ") + examples.startswith("    seqto ") == 5
+    assert examples.count("\n    seqto ") + examples.startswith("    seqto ") == 6
+    assert "search=oneshot sensitivity=local" in examples and "QuantuneV2" in examples
     assert all(name in result.out for name in ("SEQTO_CACHE", "MLFLOW_TRACKING_URI", "HF_ENDPOINT"))
 
 

@@ -212,7 +212,7 @@ def test_a_champion_of_other_origin_is_measured_all_the_same(
         (["max_acuracy_loss=0.1"], "(did you mean 'max_accuracy_loss'"),
         (["tolerance=-1"], "tolerance=-1"),
         (["device=fake"], "no registered model 'seqto-digits-fake-static' (did you mean"),
-        (["champion"], "'champion' is no word of seqto.promote"),
+        (["champion"], "'champion' is no word of seqto promote"),
         (["--dryrun"], "--dryrun"),
         (["rollback"], "has no champion to roll back"),
         (["model=digits,local"], "model"),

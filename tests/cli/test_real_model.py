@@ -32,7 +32,9 @@ def test_efficientnet_is_studied_statically_and_dynamically(seqto: Command, tmp_
     for study in studies:
         assert study.data.tags["seqto.model"] == "efficientnet-lite0"
         children = client.search_runs(
-            ["1"], f"tags.`mlflow.parentRunId` = '{study.info.run_id}'", order_by=["params.index"]
+            ["1"],
+            f"tags.`mlflow.parentRunId` = '{study.info.run_id}'",
+            order_by=["tags.`seqto.index`"],
         )
         full, half, last = (child.data.metrics for child in children)
         assert full["size_ratio"] < 0.28 < half["size_ratio"] < last["size_ratio"]

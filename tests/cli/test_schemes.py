@@ -16,7 +16,7 @@ QUICK = [
     "dataset.evaluation_size=100",
     "sensitivity.samples=4",
     "search.screens=4",
-    "search.budgets=3",
+    "search.budgets=6",
     "search.evaluations=3",
     "device.repeats=2",
 ]

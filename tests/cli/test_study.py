@@ -20,6 +20,7 @@ from seqto.cli.study_command import command_line
 from seqto.datasets.digits import DigitsDataset
 from seqto.graph.load import input_specs
 from seqto.models.embedded import EmbeddedModel
+from seqto.types import sha256
 
 # A ladder of few rungs, so that most tests are quick.
 SHORT = [
@@ -83,11 +84,14 @@ def test_default_study_has_an_honest_trade_off(seqto: Command, tmp_path: Path) -
     content = json.loads(report.read_text())
     candidates = content["candidates"]
     assert 3 <= len(candidates) <= 8, "screened before they are evaluated in full"
-    full, last = candidates[0], candidates[-1]
-    assert full["excluded_count"] == 0 and full["metrics"]["accuracy_loss"] > 0
-    assert last["excluded_count"] == len(content["sensitivity"])
-    assert last["metrics"]["accuracy_loss"] == 0
+    full, *others = candidates
+    assert set(full["precisions"].values()) == {"int8"} and full["metrics"]["accuracy_loss"] > 0
+    assert all(each["excluded_count"] < len(content["sensitivity"]) for each in others)
     assert sum(each["pareto"] for each in candidates) >= 3
+    # Smaller than int8, and no worse.
+    best = candidates[content["recommended"]["accurate"]]["metrics"]
+    assert best["size_ratio"] < 0.5 * full["metrics"]["size_ratio"]
+    assert best["accuracy_loss"] <= full["metrics"]["accuracy_loss"]
     assert set(content["recommended"]) == {"balanced", "accurate", "small"}
     assert 0 < content["hypervolume"] < 1
 
@@ -101,6 +105,30 @@ def test_study_prints_where_to_look(studied: Studied) -> None:
     assert re.fullmatch(page, last_line(result, "open"))
     assert "mlflow ui --backend-store-uri sqlite:///" in last_line(result, "serve")
     assert "\r" not in result.out and "\x1b" not in result.out, "quiet when not a terminal"
+
+
+def test_without_a_terminal_steps_are_told_line_by_line(studied: Studied) -> None:
+    lines = studied.result.out.splitlines()
+    assert any(re.fullmatch(r"running the float model: \d+\.\d s", line) for line in lines)
+    assert any(re.fullmatch(r"calibrating \(100\): \d+\.\d s", line) for line in lines)
+    measured = [line for line in lines if line.startswith("measuring ")]
+    assert measured[-1].startswith(f"measuring {len(measured)}/{len(measured)}: #")
+
+
+def test_the_answer_is_a_file(studied: Studied) -> None:
+    path = studied.folder / last_line(studied.result, "file")
+    assert path.name == "balanced.onnx"
+    (report,) = studied.folder.glob("multirun/*/*/report.json")
+    content = json.loads(report.read_text())
+    by_index = {each["index"]: each for each in content["candidates"]}
+    assert content["recommended"], "there is something to look at"
+    for alias, index in content["recommended"].items():
+        saved = path.with_name(f"{alias}.onnx")
+        candidate = by_index[index]
+        assert saved.stat().st_size == candidate["metrics"]["size_bytes"]
+        session = candidate["session"]
+        options = json.dumps(session, sort_keys=True).encode() if session else b""
+        assert sha256(saved.read_bytes() + options) == candidate["model_sha256"]
 
 
 def test_study_leaves_what_the_design_says(studied: Studied) -> None:
@@ -133,6 +161,24 @@ def test_study_leaves_what_the_design_says(studied: Studied) -> None:
     note = study.data.tags["mlflow.note.content"]
     assert f"\n{command}\n" in note
     assert all(f"/runs/{child.info.run_id}?" in note for child in on_front)
+
+
+def test_what_loading_takes_is_told_of_every_candidate(studied: Studied) -> None:
+    study = studied.client.get_run(run_id(studied.result))
+    children = studied.client.search_runs(
+        ["1"], f"tags.`mlflow.parentRunId` = '{study.info.run_id}'"
+    )
+    names = ["load_ms", "load_peak_bytes"] if sys.platform == "linux" else ["load_ms"]
+    assert children
+    for name in names:
+        every = [study.data.metrics[f"float_{name}"]]
+        every += [child.data.metrics[name] for child in children]
+        assert all(0 < each < 1e9 for each in every)
+    page = (studied.folder / last_line(studied.result, "report")).read_text()
+    titles = re.findall(r"<th[^>]*>\s*<button[^>]*>([^<]*)</button>", page)
+    after = titles[titles.index("latency") + 1 :]
+    assert after[: len(names)] == ["load", "load memory"][: len(names)]
+    assert "load" not in studied.result.out.split("report:")[0]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +277,7 @@ def test_single_candidate_is_saved_where_the_last_line_says(seqto: Command, tmp_
 def test_candidate_of_a_study_is_built_again(studied: Studied, go_on: Command) -> None:
     study = run_id(studied.result)
     child = studied.client.search_runs(
-        ["1"], f"tags.`mlflow.parentRunId` = '{study}' and params.index = '1'"
+        ["1"], f"tags.`mlflow.parentRunId` = '{study}' and tags.`seqto.index` = '1'"
     )[0]
     result = go_on(*SHORT, f"candidate.from_run={child.info.run_id}")
     assert result.code == 0, result.err

@@ -1,6 +1,8 @@
 """Samples from .npz files."""
 
+import io
 import logging
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -126,3 +128,19 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "text.npz").write_text("no arrays")
     with pytest.raises(DatasetError, match=r"cannot be read as a .npz file"):
         ArrayFile(path=str(tmp_path / "text.npz")).load([IMAGE])
+
+
+def test_empty_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty.npz").touch()
+    with pytest.raises(DatasetError, match=r"empty\.npz cannot be read as a \.npz file"):
+        ArrayFile(path=str(tmp_path / "empty.npz")).load([IMAGE])
+
+
+def test_file_that_claims_a_terabyte_is_refused(tmp_path: Path) -> None:
+    header = io.BytesIO()
+    claimed = {"descr": "<f8", "fortran_order": False, "shape": (2**37, 2**10)}
+    np.lib.format.write_array_header_1_0(header, claimed)
+    with zipfile.ZipFile(tmp_path / "huge.npz", "w") as file:
+        file.writestr("x.npy", header.getvalue() + bytes(64))
+    with pytest.raises(DatasetError, match=r"huge\.npz (does not fit|cannot be read)"):
+        ArrayFile(path=str(tmp_path / "huge.npz")).load([IMAGE])

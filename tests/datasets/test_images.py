@@ -15,7 +15,7 @@ from seqto.datasets import images as images_module
 from seqto.datasets.image_pool import find_images
 from seqto.datasets.images import ImageFolder
 from seqto.datasets.preprocess import ImagePreprocess
-from seqto.errors import DatasetError
+from seqto.errors import CacheError, DatasetError
 from seqto.graph.load import input_specs, load_model
 from seqto.types import TensorSpec
 from seqto.workspace import Workspace
@@ -268,7 +268,7 @@ def test_cut_image_is_refused(folder: Path, make) -> None:
 
 def test_cache_that_cannot_be_written_is_named(make, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file where the folder should be")
-    with pytest.raises(DatasetError, match="cannot be kept in .*cache.*SEQTO_CACHE"):
+    with pytest.raises(CacheError, match="cannot be kept in .*cache.*SEQTO_CACHE"):
         make().load([IMAGE])
 
 
@@ -283,6 +283,10 @@ def test_default_cache_is_the_users(make, tmp_path: Path, monkeypatch: pytest.Mo
     [
         ("file,label\n00.png,0\nnone.png,1\n", r"labels\.csv, line 3: 'none\.png' is neither in"),
         ("file,label\n00.png,cat\n", r"labels\.csv, line 2: the label .* not 'cat'"),
+        ("file,label\n00.png,1\n00.png,2\n", r"gives '00\.png' the labels 1 and 2: keep one"),
+        ("file,label\n../00.png,1\n", r"line 2: '\.\./00\.png' leaves"),
+        ("file,label\n/etc/hostname,1\n", r"line 2: '/etc/hostname' leaves"),
+        (f"file,label\n00.png,{10**23}\n", r"line 2: no model has a class 1000"),
         ("file,label\n00.png\n", r"labels\.csv, line 2: the label .* not ''"),
         ("file,label\n00.png,-1\n", r"labels\.csv, line 2: the label .* not '-1'"),
         ("00.png,0\n", r"labels\.csv, line 1: the header must be file,label, not '00\.png,0'"),

@@ -167,7 +167,7 @@ def test_copies_of_a_sample_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("samples", "labels", "text"),
     [
-        (images(19), None, "19 different samples are too few .* give 20 or more"),
+        (images(19), None, "samples has 19 samples, too few .* give 20 or more"),
         (images(), np.arange(39), "40 of x, 39 of the labels"),
         (images(), "cat", "labels cannot be of type str"),
         ([], None, "samples gives nothing"),

@@ -1,10 +1,14 @@
 """Photos become what a model was trained on."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from PIL import Image
 from pydantic import ValidationError
 
+from seqto.config.build import build_part
+from seqto.config.compose import composed
 from seqto.datasets.preprocess import ImagePreprocess, ImageTarget
 from seqto.errors import ConfigError, DatasetError
 from seqto.types import TensorSpec
@@ -135,6 +139,25 @@ def test_crop_may_come_from_the_model() -> None:
     assert preprocess.target(spec) == ImageTarget(3, 5, 7, "NCHW")
     # The crop is larger than the short side as configured: the image grows with it.
     assert _applied(preprocess, _plain((9, 9, 9)), spec.shape).min() == 9
+
+
+@pytest.mark.parametrize("name", ["imagenet", "efficientnet_lite", "efficientnet_lite4"])
+@pytest.mark.parametrize(("side", "whole"), [(224, 256), (240, 274), (260, 297)])
+def test_presets_follow_the_graph(name: str, side: int, whole: int) -> None:
+    chosen = build_part(composed([f"preprocess={name}"]), "preprocess")
+    spec = TensorSpec("x", (None, side, side, 3), "float32")
+    image = Image.effect_noise((640, 2 * whole), 60).convert("RGB")
+    fixed = dataclasses.replace(chosen, crop=side, resize=whole)
+    target = chosen.target(spec)
+    assert (target.height, target.width) == (side, side)
+    np.testing.assert_array_equal(chosen.apply(image, target), fixed.apply(image, target))
+
+
+def test_margins_around_a_crop_that_is_no_square() -> None:
+    ramp = np.repeat(np.arange(0, 160, 2, dtype=np.uint8)[None, :], 80, axis=0)
+    found = _applied(_preprocess(crop=None, resize=None), Image.fromarray(ramp), (None, 3, 35, 70))
+    # 80 x 80 stays as it is, as 70 is 7/8 of it: columns 5 to 74 of 80 are left.
+    np.testing.assert_array_equal(found[0, 0], np.arange(10, 150, 2))
 
 
 def test_crop_that_no_one_says_is_an_error() -> None:

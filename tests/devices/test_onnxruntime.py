@@ -1,21 +1,27 @@
 """Devices that ONNX Runtime drives."""
 
+import os
 import platform
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnxruntime
 import pytest
-from onnx_models import residual
+from onnx import helper
+from onnx_models import build, residual, weight
 from pydantic import ValidationError
 from quantizable_models import random_samples
 from suite_devices import DeviceSuite
 
+from seqto.devices import loading
 from seqto.devices import onnxruntime as room
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, cpu_name, has_vnni, is_x86
 from seqto.errors import ConfigError, DeviceError
 from seqto.graph.prepare import prepare
+from seqto.types import Loading, Model
 
 PRECISE = "session.x64quantprecision"
 
@@ -185,12 +191,75 @@ def test_time_warms_up_and_repeats_until_it_settles(
 
 def test_of_a_fast_model_the_calmest_burst_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     model = prepare(residual())
-    program = OnnxRuntimeDevice(warmup=0, repeats=2).load(model)
+    device = OnnxRuntimeDevice(warmup=0, repeats=2)
+    program = device.load(model)
     # Milliseconds of one call after another: the neighbour is there, goes, and comes back.
     ticks = iter(np.cumsum([0, *[30, 0, 30, 0, 10, 0, 12, 0, 30]]) / 1000)
-    monkeypatch.setattr(program, "_clock", lambda: next(ticks))
+    monkeypatch.setattr(device, "clock", lambda: next(ticks))
     found = program.time(next(random_samples(model).batches(1)))
     assert found.median_ms == pytest.approx(11)
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_model_with_more_weights_takes_more_memory_to_load(isolated: bool) -> None:
+    device = OnnxRuntimeDevice(isolated=isolated)
+
+    def loading(width: int) -> Loading:
+        program, found = device.load_measured(matrices(width))
+        program.close()
+        assert found is not None and found.ms > 0
+        return found
+
+    small, large = loading(64), loading(2048)
+    if sys.platform != "linux":
+        assert small.peak_bytes is large.peak_bytes is None
+    else:
+        assert small.peak_bytes is not None and large.peak_bytes is not None
+        assert small.peak_bytes < 2**23 < 4 * 2048**2 < large.peak_bytes - small.peak_bytes
+
+
+def matrices(width: int) -> Model:
+    """Return a model of two square matrices."""
+    weights = [weight(name, width, width) for name in ("a", "b")]
+    nodes = [
+        helper.make_node("MatMul", ["x", "a"], ["h"], "first"),
+        helper.make_node("MatMul", ["h", "b"], ["y"], "second"),
+    ]
+    return build(nodes, weights, {"x": ["N", width]}, {"y": ["N", width]})
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_loading_is_told_without_memory_where_the_system_does_not_tell(
+    isolated: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loading, "_STATUS", Path("no-such-folder/status"))
+    device = OnnxRuntimeDevice(isolated=isolated)
+    program, found = device.load_measured(prepare(residual()))
+    program.close()
+    assert found is not None and found.ms > 0
+    # The other process can read what this one does not find.
+    assert (found.peak_bytes is None) == (not isolated or sys.platform != "linux")
+
+
+@pytest.mark.parametrize(("threads", "clock"), [(1, "thread_time"), (2, "perf_counter")])
+def test_one_thread_is_measured_by_its_own_time(
+    monkeypatch: pytest.MonkeyPatch, threads: int, clock: str
+) -> None:
+    ticks = iter(range(100))
+    monkeypatch.setattr(f"seqto.devices.onnxruntime.time.{clock}", lambda: next(ticks) * 5.0)
+    _, found = OnnxRuntimeDevice(threads=threads).load_measured(prepare(residual()))
+    assert found is not None and found.ms == 5000
+
+
+def test_the_runtime_has_started_before_a_load_is_measured() -> None:
+    script = "from seqto.graph import sessions; from onnx_models import residual\n"
+    script += "from seqto.devices.onnxruntime import OnnxRuntimeDevice\n"
+    script += "OnnxRuntimeDevice().load(residual())\n"
+    script += "assert not sessions.start_runtime.cache_info().currsize\n"
+    script += "OnnxRuntimeDevice().load_measured(residual())\n"
+    script += "assert sessions.start_runtime.cache_info().currsize\n"
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    subprocess.run([sys.executable, "-c", script], check=True, env=path)
 
 
 def test_a_closed_program_does_not_run() -> None:

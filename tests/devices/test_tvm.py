@@ -2,6 +2,8 @@
 
 import os
 import signal
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,22 @@ def test_a_library_is_compiled_once(own_cache: Path) -> None:
     made = library.stat().st_mtime_ns
     TvmDevice(chunk_size=3).load(model).close()
     assert library.stat().st_mtime_ns == made
+
+
+def test_loading_does_not_include_compiling(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEQTO_CACHE", str(tmp_path))
+    model = prepare(mobile(1))
+    start = time.perf_counter()
+    program, first = TvmDevice().load_measured(model)
+    whole = (time.perf_counter() - start) * 1000
+    program.close()
+    program, again = TvmDevice().load_measured(model)
+    program.close()
+    assert first is not None and again is not None
+    assert 0 < again.ms < 10_000 and 0 < first.ms < whole / 2
+    assert (first.peak_bytes is not None) == (sys.platform == "linux")
 
 
 def fresh(cache: Path, model: Model) -> set[Path]:

@@ -138,6 +138,13 @@ class TestLocalServers(DeviceSuite):
         program.close()
         np.testing.assert_array_equal(device.load(model).run(samples.inputs), wanted)
 
+    def test_what_loading_takes_over_there_is_not_known(
+        self, device: TvmDevice, model: Model
+    ) -> None:
+        program, loading = device.load_measured(model)
+        program.close()
+        assert loading is None
+
 
 # A board behind a tracker that seqto did not start.
 

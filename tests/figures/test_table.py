@@ -34,8 +34,7 @@ from seqto.report.study_page import study_page
 from seqto.report.terminal import print_front
 from seqto.report.wording import in_words
 from seqto.study.settings import StudySettings
-from seqto.tracking.stored_models import _describe
-from seqto.tracking.ui import experiment_tags, study_view
+from seqto.tracking.ui import described, experiment_tags, study_view
 from seqto.types import Front, StudyRecord
 
 ENERGY = Figure(
@@ -94,7 +93,7 @@ def test_a_new_figure_has_a_column_in_the_terminal(record: StudyRecord, front: F
 def test_a_new_figure_is_told_in_words(record: StudyRecord) -> None:
     trial = record.trials[0]
     assert in_words(trial.metrics, record.baseline, "top1").endswith(", energy 1.25 mJ")
-    assert _describe(trial).startswith("30% size, 10.00% loss, energy 1.25 mJ, candidate 0")
+    assert described(trial).startswith("30% size, 10.00% loss, energy 1.25 mJ, candidate 0")
 
 
 def test_a_new_figure_has_a_column_in_the_note(record: StudyRecord, front: Front) -> None:
@@ -182,7 +181,7 @@ def test_help_of_promotion_has_a_new_limit(energy: None, capsys: pytest.CaptureF
     line = "    max_energy_mj=5               at most so many millijoules an inference"
     assert (
         lines.index(line)
-        == lines.index(next(each for each in lines if "max_latency_ms" in each)) + 1
+        == lines.index(next(each for each in lines if "max_float_share" in each)) + 1
     )
 
 
@@ -194,7 +193,8 @@ def test_config_has_the_limits_of_the_table(kind: type[limits.Limits]) -> None:
 
 
 def test_what_identifies_a_constraint_is_its_limits() -> None:
-    values = {"max_accuracy_loss": 0.1, "max_size_ratio": None, "max_latency_ms": None}
+    others = ("max_size_ratio", "max_latency_ms", "max_float_share")
+    values = {"max_accuracy_loss": 0.1, **dict.fromkeys(others)}
     constraint = Constraint(max_accuracy_loss=0.1)
     assert asdict(constraint) == values
     assert identity(constraint) == {"_target_": "seqto.pareto.limits.Constraint", **values}
@@ -241,6 +241,17 @@ def test_figures_of_targets_stand_between_accuracy_and_latency() -> None:
     for name in ("accuracy", *of_task):
         assert figure(name).has_interval and figure(name).dispensable
     assert not {*of_task} & {each.name for each in table.objectives()}
+
+
+def test_what_loading_takes_is_in_reports_but_not_in_the_terminal() -> None:
+    names = {"load_ms": ("12.35 ms", "load"), "load_peak_bytes": ("154.90 MB", "load memory")}
+    for name, (text, title) in names.items():
+        value = 12.345678 if name == "load_ms" else 154.9e6
+        assert (figure(name).text(value), figure(name).title) == (text, title)
+    last = [each.name for each in table.columns(details=True)][-2:]
+    assert last == list(names)
+    assert not {*names} & {each.name for each in (*table.columns(), *table.viewed())}
+    assert {*names} <= {each.name for each in table.objectives()}
 
 
 def test_a_share_is_computed_where_it_was_not_measured() -> None:

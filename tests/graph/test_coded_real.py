@@ -18,7 +18,7 @@ from seqto.graph.nodes import initializers
 from seqto.graph.prepare import prepare
 from seqto.models.local import LocalModel
 from seqto.quantizers.weight_only import WeightOnlyQuantizer
-from seqto.types import CODED, Candidate, Layer, Model
+from seqto.types import Candidate, Layer, Model
 
 pytestmark = [pytest.mark.real_model, requires_real_data]
 
@@ -44,7 +44,7 @@ def ready() -> tuple[Model, tuple[Layer, ...]]:
 def coded(ready: tuple[Model, tuple[Layer, ...]]) -> Model:
     """Return the model with every layer coded."""
     model, layers = ready
-    chosen = Candidate.of({layer.name: CODED for layer in layers})
+    chosen = Candidate.of({layer.name: "coded_0.5" for layer in layers})
     return WeightOnlyQuantizer().quantize(model, {}, chosen)
 
 
@@ -81,7 +81,7 @@ def test_the_file_is_near_the_entropy(ready: tuple[Model, tuple[Layer, ...]], co
     rest = coded.size - bits / 8
     assert 0 < rest < 0.01 * model.size
     weights = sum(layer.weight_bytes for layer in layers)
-    planned = sum(layer.coded_bytes for layer in layers) - weights
+    planned = sum(layer.coded_bytes["coded_0.5"] for layer in layers) - weights
     assert model.size + planned == pytest.approx(coded.size, rel=0.02)
 
 

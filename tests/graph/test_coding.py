@@ -11,7 +11,7 @@ from seqto.graph.grids import entropy
 
 def arrays(stream: Stream) -> list[np.ndarray]:
     """Return all arrays that a stream has."""
-    return [*stream.planes, *stream.codes, stream.escapes, stream.book.words]
+    return [*stream.planes, *stream.codes, stream.escapes, stream.book.words, stream.low]
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -27,12 +27,20 @@ def test_same_integers_give_the_same_stream(name: str) -> None:
     assert [each.tobytes() for each in arrays(one)] == [each.tobytes() for each in arrays(other)]
 
 
-@pytest.mark.parametrize("step", [0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.4])
+@pytest.mark.parametrize("step", [0.03, 0.06, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.4])
 def test_size_is_near_the_entropy(step: float) -> None:
     integers = normal(1_000_000, step)
     bits = 8 * encode(integers).size / integers.size
     least = entropy(frequencies(integers))
     assert least < bits < 1.025 * least
+
+
+@pytest.mark.parametrize(("step", "bits"), [(1.0, 0), (0.25, 0), (0.06, 0), (0.03, 4), (0.005, 4)])
+def test_the_lowest_bits_of_fine_integers_are_beside_the_tree(step: float, bits: int) -> None:
+    integers = normal(100_000, step)
+    stream = encode(integers)
+    assert stream.low_bits == bits
+    assert 8 * len(stream.low) == bits * stream.filled
 
 
 def test_long_tails_are_near_the_entropy_too() -> None:

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 from onnx_models import conv_bn_relu, feeds, old_model, residual, run
 
 from seqto.errors import ModelError
-from seqto.graph.load import input_specs, load_model
+from seqto.graph.load import input_specs, load_model, model_from
 from seqto.types import Model, TensorSpec
 
 
@@ -97,3 +97,15 @@ def test_input_that_is_no_tensor_is_refused() -> None:
 
 def _taking(value: onnx.ValueInfoProto) -> Model:
     return Model("any", helper.make_model(helper.make_graph([], "any", [value], [])))
+
+
+def test_tensor_of_no_known_type_is_refused(tmp_path: Path) -> None:
+    proto = residual().proto
+    proto.graph.initializer[0].data_type = 0
+    (tmp_path / "odd.onnx").write_bytes(proto.SerializeToString())
+    for load in (
+        lambda: load_model(tmp_path / "odd.onnx", "odd"),
+        lambda: model_from(proto, "odd"),
+    ):
+        with pytest.raises(ModelError, match="has the type 0, which onnx .* does not know"):
+            load()

@@ -48,7 +48,7 @@ def quantized(model: Model, quantizer: Quantizer, precision: str) -> Model:
         (DynamicQuantizer(per_channel=True), "int8"),
         (WeightOnlyQuantizer(), "int8"),
         (WeightOnlyQuantizer(), "int4"),
-        (WeightOnlyQuantizer(), "coded"),
+        (WeightOnlyQuantizer(), "coded_0.5"),
     ],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )

@@ -311,8 +311,8 @@ def test_coded_weights_are_decoded_before_a_model_is_cut() -> None:
     models = [
         in_order(quantizer.quantize(ready, {}, Candidate.of(precisions)))
         for precisions in (
-            dict.fromkeys(names, "coded"),
-            {name: "int8" if name == names[-1] else "coded" for name in names},
+            dict.fromkeys(names, "coded_0.5"),
+            {name: "int8" if name == names[-1] else "coded_0.5" for name in names},
         )
     ]
     assert not models[0].proto.functions

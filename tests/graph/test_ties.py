@@ -6,7 +6,7 @@ import pytest
 from onnx import helper
 from onnx_models import build, op_types, run, weight
 from sequence_models import LENGTH, WIDTH, WORDS, constant, texts, with_words
-from suite_quantizers import Prepared
+from suite_quantizers import Prepared, tried
 
 from seqto.graph.groups import run_as_one
 from seqto.graph.prepare import prepare
@@ -14,7 +14,7 @@ from seqto.protocols import Quantizer
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.quantizers.weight_only import WeightOnlyQuantizer
-from seqto.types import CODED, INT8, Model
+from seqto.types import CODED_STEPS, INT8, Model
 
 QUANTIZERS = [StaticQuantizer, DynamicQuantizer, WeightOnlyQuantizer]
 
@@ -81,14 +81,14 @@ def test_lookup_and_product_go_together_and_are_stored_once(quantizer: type[Quan
     assert list(layers) == ["embed", "mix", "head"]
     assert layers["embed"].unit == layers["head"].unit == "embed"
     wanted = run(floating, found.inputs)[0]
-    for precision in found.quantizer.precisions:
+    for precision in tried(found.quantizer):
         quantized = found.mixed(precision)
         sizes = [int(np.prod(each.dims)) for each in quantized.proto.graph.initializer]
         # Coded weights are in common streams: here, the table and that of `mix`.
         coded = op_types(quantized).count("Weight") - 1
-        assert (coded if precision == CODED else sizes.count(WORDS * WIDTH)) == 1
+        assert (coded if precision in CODED_STEPS else sizes.count(WORDS * WIDTH)) == 1
         for optimized in (False, True):
             outputs = run(quantized, found.inputs, optimized=optimized)[0]
-            near = (0.4 if precision == CODED else 0.2) * np.abs(wanted).max()
+            near = (0.4 if precision in CODED_STEPS else 0.2) * np.abs(wanted).max()
             np.testing.assert_allclose(outputs, wanted, atol=near)
     assert found.mixed(INT8).size < 0.32 * language_model().size

@@ -1,5 +1,6 @@
 """Weights stored in fewer bits."""
 
+import itertools
 import math
 
 import numpy as np
@@ -26,7 +27,7 @@ from seqto.graph.weights import (
     store_int8,
     stored_bytes,
 )
-from seqto.types import CODED, FLOAT16, FLOAT32, INT4, INT8, INT16, Layer, Model
+from seqto.types import CODED_STEPS, FLOAT16, FLOAT32, INT4, INT8, INT16, Layer, Model
 
 STORES = {
     FLOAT16: store_float16,
@@ -485,7 +486,7 @@ def test_node_without_weight_is_no_layer() -> None:
 
 def test_precision_that_weights_do_not_have_is_refused() -> None:
     with pytest.raises(
-        QuantizationError, match="int7: choose from coded, int4, int8, int16, float16"
+        QuantizationError, match="int7: choose from coded .*, int4, int8, int16, float16"
     ):
         store(residual(), {"left": "int7"})
 
@@ -508,6 +509,8 @@ def test_a_bias_that_float16_cannot_hold_stays_as_it_is() -> None:
 
 # Coded weights.
 
+HALF_STEP = "coded_0.5"
+
 SUMMED = {
     **{"Conv": (1, 2, 3), "ConvTranspose": (0, 2, 3), "Gemm": (0,), "Gemm transposed": (1,)},
     **{"MatMul": (0,), "MatMul on the left": (1,), "MatMul of many": (1,)},
@@ -517,7 +520,7 @@ SUMMED = {
 
 def coded(model: Model, *layers: str) -> Model:
     """Return the model with these layers coded."""
-    found = store(model, dict.fromkeys(layers, CODED))
+    found = store(model, dict.fromkeys(layers, HALF_STEP))
     onnx.checker.check_model(found.proto, full_check=True)
     return found
 
@@ -539,7 +542,7 @@ def test_every_kind_of_layer_can_be_coded(kind: str) -> None:
 
 def test_coded_and_other_layers_in_one_model() -> None:
     model = small_net()
-    found = store(model, {"stem": CODED, "deep": INT8, "head": CODED})
+    found = store(model, {"stem": HALF_STEP, "deep": INT8, "head": HALF_STEP})
     for layer, summed in {"stem": (1, 2, 3), "head": (1,)}.items():
         values = read_by(model, layer)
         np.testing.assert_array_equal(read_by(found, layer), on_grid(values, summed, 0.5).values)
@@ -608,11 +611,25 @@ def test_planned_bytes_of_coded_layers_are_those_of_the_file() -> None:
         names = [layer.name for layer in layers]
         float_bytes = sum(layer.weight_bytes for layer in layers)
         grown = len(coded(model, *names).to_bytes()) - len(model.to_bytes()) + float_bytes
-        assert sum(coded_sizes(model, layers, 0.5).values()) == pytest.approx(grown, rel=share)
+        planned = [each[HALF_STEP] for each in coded_sizes(model, layers).values()]
+        assert sum(planned) == pytest.approx(grown, rel=share)
 
 
 def test_a_larger_step_is_a_smaller_file() -> None:
     model = prepare(wide())
     layers = weight_layers(model, OPERATIONS)
-    sizes = [sum(coded_sizes(model, layers, step).values()) for step in (0.25, 0.5, 1)]
-    assert sizes[0] > 1.2 * sizes[1] > 1.4 * sizes[2]
+    planned = coded_sizes(model, layers)
+    sizes = [sum(each[name] for each in planned.values()) for name in CODED_STEPS]
+    # From one step to the next it is half a bit.
+    assert all(1.04 < after / before < 1.5 for before, after in itertools.pairwise(sizes))
+    finest = store(model, dict.fromkeys((layer.name for layer in layers), [*CODED_STEPS][-1]))
+    whole = sum(layer.weight_bytes for layer in layers)
+    assert len(finest.to_bytes()) == pytest.approx(model.size - whole + sizes[-1], rel=0.02)
+
+
+def test_two_readers_may_code_one_weight_in_two_steps() -> None:
+    model = shared_weight()
+    found = store(model, {"one": "coded_0.5", "two": "coded_0.25"})
+    for layer, step in {"one": 0.5, "two": 0.25}.items():
+        wanted = on_grid(read_by(model, layer), (1, 2, 3), step).values
+        np.testing.assert_array_equal(read_by(found, layer), wanted)

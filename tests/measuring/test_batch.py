@@ -43,7 +43,7 @@ def figures(lab: Lab, device: OnnxRuntimeDevice) -> list[dict[str, float]]:
     found = list(attempts(parts, lab.subject, ladder(lab)))
     assert not any(each.failure or each.undone for each in found)
     return [
-        {k: v for k, v in each.measurement.metrics.items() if "latency" not in k}
+        {k: v for k, v in each.measurement.metrics.items() if not k.startswith(("latency", "load"))}
         for each in found
         if each.measurement
     ]

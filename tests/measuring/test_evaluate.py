@@ -1,6 +1,8 @@
 """One candidate to a measurement."""
 
 import hashlib
+import math
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +20,13 @@ from seqto.measuring.evaluate import measure, undone
 from seqto.measuring.outputs import run_all
 from seqto.measuring.subject import Subject
 from seqto.metrics.agreement import Top1Agreement, TopKAgreement
+from seqto.protocols import MeasuresLoading
 from seqto.quantizers.static import StaticQuantizer
 from seqto.tasks.classification import Classification
 from seqto.types import Candidate, Model, Outputs, Samples
 
 DEVICE = OnnxRuntimeDevice(warmup=1, repeats=3)
+LOADING = ("load_ms", "load_peak_bytes") if sys.platform == "linux" else ("load_ms",)
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +123,7 @@ def test_without_labels_there_is_no_accuracy(subject: Subject) -> None:
         *("accuracy_loss", "accuracy_loss_low", "accuracy_loss_high", "divergence"),
         *("size_bytes", "size_ratio"),
         *("latency_ms", "latency_p10_ms", "latency_p90_ms"),
+        *LOADING,
     }
 
 
@@ -126,6 +131,36 @@ def test_metrics_are_plain_numbers(subject: Subject) -> None:
     metrics = measure(subject.model, subject, DEVICE).metrics
     assert all(type(value) is float for value in metrics.values())
     assert 0 < metrics["latency_p10_ms"] <= metrics["latency_ms"] <= metrics["latency_p90_ms"]
+    assert all(0 < metrics[name] < math.inf for name in LOADING)
+
+
+def test_loading_is_measured_even_where_nothing_has_to_run(subject: Subject) -> None:
+    device = WatchedDevice()
+    metrics = measure(subject.model, subject, device, subject.reference).metrics
+    assert all(0 < metrics[name] < math.inf for name in LOADING)
+    assert (device.opened, device.closed) == (1, 1), "it is loaded once"
+
+
+def test_what_the_system_does_not_tell_is_not_measured(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqto.devices.loading._CLEAR_REFS", Path("no-such-folder/clear_refs"))
+    metrics = measure(subject.model, subject, DEVICE).metrics
+    assert metrics["load_ms"] > 0 and "load_peak_bytes" not in metrics
+
+
+def test_a_device_need_not_tell_what_loading_takes(subject: Subject) -> None:
+    device = Untold()
+    assert not isinstance(device, MeasuresLoading)
+    metrics = measure(subject.model, subject, device).metrics
+    assert metrics["latency_ms"] > 0 and not {"load_ms", "load_peak_bytes"} & metrics.keys()
+
+
+class Untold:
+    """A device as short as can be."""
+
+    name = "untold"
+    load, describe, kernels = DEVICE.load, DEVICE.describe, DEVICE.kernels
 
 
 @pytest.mark.parametrize("batch", [1, 7, 40, 1000])
@@ -169,10 +204,11 @@ def test_a_program_is_closed_whatever_happens(subject: Subject) -> None:
 class WatchedDevice(OnnxRuntimeDevice):
     """The CPU, counting the programs that were closed."""
 
-    closed = 0
+    opened = closed = 0
 
     def load(self, model: Model):  # type: ignore[no-untyped-def]
         """Return a program that tells when it is closed."""
+        self.opened += 1
         program = super().load(model)
         close = program.close
 

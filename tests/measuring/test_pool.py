@@ -50,7 +50,11 @@ def run(lab: Lab, count: int, tracker: MemoryTracker | None = None, **options: o
 
 def figures(trial: Trial) -> dict[str, float]:
     """Return what does not depend on the moment."""
-    return {name: each for name, each in trial.metrics.items() if "latency" not in name}
+    return {
+        name: each
+        for name, each in trial.metrics.items()
+        if not name.startswith(("latency", "load"))
+    }
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import pytest
 from onnx import helper, numpy_helper
 from onnx_models import build, observed, residual, weight
 from quantizable_models import attention, mobile, random_samples, unsteady
+from suite_quantizers import tried
 from transformer_models import vit
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, OnnxRuntimeProgram
@@ -97,7 +98,7 @@ class Workshop:
             models.append(self._made(Candidate.of(precisions)))
             precisions = {
                 **precisions,
-                draw.choice(self.names): draw.choice(self._quantizer.precisions),
+                draw.choice(self.names): draw.choice(tried(self._quantizer)),
             }
         return models
 
@@ -110,7 +111,7 @@ class Workshop:
         return SharedRuns(models, self.samples, self.batch, device, watched, **limit)
 
     def _any(self, draw: random.Random) -> dict[str, str]:
-        return {name: draw.choice(self._quantizer.precisions) for name in self.names}
+        return {name: draw.choice(tried(self._quantizer)) for name in self.names}
 
     def _made(self, candidate: Candidate) -> Model:
         return self._quantizer.quantize(self._model, self._ranges, candidate)

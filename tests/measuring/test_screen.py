@@ -23,7 +23,7 @@ from seqto.search.budget import BudgetSearch
 from seqto.search.nsga2 import Nsga2Search
 from seqto.search.walk import Walk
 from seqto.sensitivity.divergence import DivergenceSensitivity
-from seqto.study.shortlist import SCREENED, shortlist, spread
+from seqto.study.shortlist import SCREENED, shortlist, smoothed, spread
 from seqto.tracking.memory import MemoryTracker
 from seqto.types import FLOAT32, INT8, Candidate, LayerScore, Outputs, Samples, Trial, TrialState
 from seqto.workspace import Workspace
@@ -186,9 +186,8 @@ class Screened:
         candidates = shortlist(
             list(self.screen.trials.values()),
             [replace(all_in(lab, INT8), scheme=base) for base in self.bases],
-            replace(all_in(lab, FLOAT32), scheme=self.bases[0]),
             self.search.evaluations,
-            spread,
+            lambda trials, count: spread(trials, count, 300),
         )
         assert len(candidates) <= self.search.evaluations
         return candidates
@@ -235,19 +234,20 @@ def test_at_most_so_many_are_evaluated_and_the_baselines_always(
     search = screened(lab, tmp_path, BudgetSearch(budgets=8, evaluations=evaluations, screens=4))
     candidates = search.listed(lab, {"": ranking})
     front = non_dominated(list(search.screen.trials.values()), SCREENED)
-    baselines = {all_in(lab, INT8), all_in(lab, FLOAT32)}
-    worth = {trial.candidate for trial in front} | baselines
+    worth = {trial.candidate for trial in front} | {all_in(lab, INT8)}
+    # The float model is what all are compared with.
+    worth -= {all_in(lab, FLOAT32)}
     # What there is room for is used.
     assert len(candidates) == min(evaluations, len(worth)) == len(set(candidates))
-    assert baselines <= set(candidates) <= worth
-    assert candidates[0] == all_in(lab, INT8) and candidates[-1] == all_in(lab, FLOAT32)
+    assert set(candidates) <= worth
+    assert candidates[0] == all_in(lab, INT8)
 
 
 def test_the_list_is_sorted_by_size(
     lab: Lab, ranking: tuple[LayerScore, ...], tmp_path: Path
 ) -> None:
     search = screened(lab, tmp_path)
-    between = search.listed(lab, {"": ranking})[1:-1]
+    between = search.listed(lab, {"": ranking})[1:]
     sizes = [search.screen.trials[each].metrics["size_bytes"] for each in between]
     assert len(sizes) >= 3 and sizes == sorted(sizes)
 
@@ -281,8 +281,8 @@ def test_failures_on_the_screen_are_not_evaluated_but_the_baselines_are(
     trials = search.screen.trials.values()
     failed = {each.candidate for each in trials if each.state is TrialState.FAILED}
     assert failed and len(failed) < len(trials)
-    assert not failed & set(candidates[1:-1])
-    assert {all_in(lab, INT8), all_in(lab, FLOAT32)} <= set(candidates)
+    assert not failed & set(candidates[1:])
+    assert all_in(lab, INT8) in candidates
 
 
 def test_where_all_fail_on_the_screen_the_baselines_say_why(
@@ -294,7 +294,7 @@ def test_where_all_fail_on_the_screen_the_baselines_say_why(
         raise DeviceError("it broke")
 
     lab.device.disturb = broken
-    assert search.listed(lab, {"": ranking}) == [all_in(lab, INT8), all_in(lab, FLOAT32)]
+    assert search.listed(lab, {"": ranking}) == [all_in(lab, INT8)]
 
 
 # Its table
@@ -348,7 +348,6 @@ def test_baselines_are_those_of_the_base_and_rows_have_their_scheme(
     search = Screened(lab.parts.search, screen, bases[1:])
     candidates = search.listed(lab, rankings)
     assert candidates[0] == replace(all_in(lab, INT8), scheme=bases[1])
-    assert candidates[-1] == replace(all_in(lab, FLOAT32), scheme=bases[1])
     every = Screened(lab.parts.search, screen, bases)
     full = [replace(all_in(lab, INT8), scheme=base) for base in bases]
     assert every.listed(lab, rankings)[:2] == full, "the screen does not see which base is faster"
@@ -376,39 +375,71 @@ def screened_trials(points: Sequence[tuple[float, float]]) -> list[Trial]:
     ]
 
 
-FRONT = screened_trials([(4.0**-at, 100.0 + 10 * at) for at in range(9)] + [(0.0, 400.0)])
-BEHIND = [replace(each, index=each.index + 10) for each in screened_trials([(3, 300), (0.9, 500)])]
+FRONT = screened_trials([(4.0 ** (1 - at), 100.0 + 10 * at) for at in range(9)] + [(0.0, 400.0)])
+BEHIND = [replace(each, index=each.index + 10) for each in screened_trials([(5, 300), (0.9, 500)])]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
 def test_spread_takes_the_front_and_no_ruined_model(count: int) -> None:
-    chosen = spread([*FRONT, *BEHIND], count)
+    chosen = spread([*FRONT, *BEHIND], count, samples=300)
     indices = [trial.index for trial in chosen]
     assert len(indices) == count == len(set(indices))
-    # 1.0 and 0.25 ruin predictions, 0.0625 is the nearest to the limit.
-    assert 2 in indices and set(indices) <= set(range(1, 10))
+    # With 4.0 hardly a prediction is left; 1.0 is the nearest to where 15 % of them change.
+    assert 1 in indices and set(indices) <= set(range(1, 10))
 
 
 def test_spread_steps_evenly_in_orders_of_magnitude() -> None:
-    line = screened_trials([(0.16 * 4.0**-at, 10.0 * at) for at in range(6)])
-    assert sorted(trial.index for trial in spread(line, 3)) == [0, 2, 4]
+    line = screened_trials([(0.25 * 4.0**-at, 10.0 * at) for at in range(6)])
+    # A loss of 1.5 of 240 samples is a divergence of 0.001.
+    assert sorted(trial.index for trial in spread(line, 3, samples=240)) == [0, 2, 4]
+
+
+def test_losses_on_the_screen_tell_how_far_the_spread_reaches() -> None:
+    line = screened_trials([(0.25 * 4.0**-at, 10.0 * at) for at in range(8)])
+
+    def losing(share: float) -> list[Trial]:
+        return [
+            replace(
+                each,
+                metrics={**each.metrics, "disagreement": share * each.metrics["divergence"] ** 0.5},
+            )
+            for each in line
+        ]
+
+    assert min(each.index for each in spread(losing(0.2), 3, samples=160)) == 0
+    # If predictions change eight times as often, a 64th of the divergence is too much already.
+    assert min(each.index for each in spread(losing(1.6), 3, samples=160)) == 2
+
+
+def test_chance_on_the_screen_is_smoothed() -> None:
+    # One of sixteen, none, two, none: nothing falls as evenly as the divergence does.
+    counted = (2 / 16, 0.0, 1 / 16, 0.0)
+    line = [
+        replace(each, metrics={**each.metrics, "disagreement": share})
+        for each, share in zip(
+            screened_trials([(0.16 * 4.0**-at, 10.0 * at) for at in range(4)]), counted, strict=True
+        )
+    ]
+    found = [each.metrics["disagreement"] for each in smoothed(line)]
+    np.testing.assert_allclose(found, [0.1, 0.05, 0.025, 0.0125])
+    assert sum(found) == pytest.approx(sum(counted))
 
 
 def test_negligible_harm_is_one_step_however_small() -> None:
     tiny = screened_trials(
         [(0.1, 10.0), (0.01, 20.0), *((1e-5 / at, 20.0 + at) for at in (1, 2, 3))]
     )
-    assert {0, 1} <= {trial.index for trial in spread(tiny, 3)}
+    assert {0, 1} <= {trial.index for trial in spread(tiny, 3, samples=300)}
 
 
 @pytest.mark.parametrize("count", [10, 50])
 def test_spread_of_all_is_the_front(count: int) -> None:
-    chosen = spread([*BEHIND, *FRONT], count)
+    chosen = spread([*BEHIND, *FRONT], count, samples=300)
     assert sorted(trial.index for trial in chosen) == list(range(10))
 
 
 def test_spread_of_a_single_point_is_that_point() -> None:
-    assert spread(FRONT[:1], 4) == FRONT[:1]
+    assert spread(FRONT[:1], 4, samples=300) == FRONT[:1]
 
 
 # Whole studies
@@ -424,7 +455,8 @@ def test_study_has_a_front_of_what_was_screened(lab: Lab) -> None:
     trials = outcome.record.trials
     assert outcome.measured == len(trials) == 6
     assert {trial.state for trial in trials} == {TrialState.COMPLETE}
-    assert {all_in(lab, INT8), all_in(lab, FLOAT32)} <= {trial.candidate for trial in trials}
+    assert all_in(lab, INT8) in {trial.candidate for trial in trials}
+    assert not any(trial.candidate.is_float for trial in trials)
     assert len(outcome.front.members) >= 3
     for trial in trials:
         metrics = trial.metrics
@@ -488,8 +520,7 @@ def test_study_spends_its_evaluations_around_the_constraint(lab: Lab, tmp_path: 
     other = replace(lab, workspace=Workspace(tmp_path))
     constraint = Constraint(max_size_ratio=0.5)
     trials = other.run(MemoryTracker(), constraint=constraint).record.trials
-    baselines = (all_in(lab, INT8), all_in(lab, FLOAT32))
-    between = [trial for trial in trials if trial.candidate not in baselines]
+    between = [trial for trial in trials if trial.candidate != all_in(lab, INT8)]
     assert len(between) >= 2 and len(trials) <= 6
     assert all(trial.metrics["size_ratio"] <= 0.5 for trial in between)
     assert constraint.best(trials) is not None

@@ -1,5 +1,6 @@
 """Models from Hugging Face: the real client against a small server on loopback."""
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pydantic import ValidationError
 from suite_sources import ModelSourceSuite
 
 from seqto.errors import ModelError
+from seqto.models import hub as hub_model
 from seqto.models.hub import HubModel
 from seqto.workspace import Workspace
 
@@ -83,17 +85,36 @@ def test_a_wrong_file_is_refused_and_removed(hub: Hub, tmp_path: Path) -> None:
     assert asked.load().to_bytes() == CONTENT
 
 
-def test_a_wrong_file_put_there_by_hand_is_removed(hub: Hub, tmp_path: Path) -> None:
+def test_another_file_put_there_by_hand_is_told_and_never_deleted(hub: Hub, tmp_path: Path) -> None:
     model = source(hub, tmp_path)
     model.path.parent.mkdir(parents=True)
-    model.path.write_bytes(CONTENT[:100])
-    with pytest.raises(ModelError, match="small.onnx that is in the way"):
+    mine = CONTENT[:100]
+    model.path.write_bytes(mine)
+    own = hashlib.sha256(mine).hexdigest()
+    with pytest.raises(ModelError) as caught:
         model.load()
-    assert left(tmp_path) == []
+    assert f"its sha256 is {own}, not {hub.sha256}" in str(caught.value)
+    assert "model.sha256=null" in str(caught.value) and str(model.path) in str(caught.value)
+    assert model.path.read_bytes() == mine and hub.heads == 0
+    # As it is told: without a hash it is taken, moved away the right one is fetched.
+    assert source(hub, tmp_path, sha256=None).fetch() == model.path
+    model.path.rename(tmp_path / "mine.onnx")
+    assert model.load().to_bytes() == CONTENT
 
 
 def test_a_file_without_a_hash_is_taken_as_it_is(hub: Hub, tmp_path: Path) -> None:
     assert source(hub, tmp_path, sha256=None).load().to_bytes() == CONTENT
+
+
+def test_a_file_without_a_hash_is_fetched_again_when_it_changed(
+    hub: Hub, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hub_model._say_how_to_pin.cache_clear()
+    path = source(hub, tmp_path, sha256=None).fetch()
+    assert f"model.sha256={hub.sha256}" in caplog.text, "the word that pins it"
+    path.write_bytes(CONTENT[:-1] + b"x")
+    assert source(hub, tmp_path, sha256=None).load().to_bytes() == CONTENT
+    assert "not as it was fetched" in caplog.text
 
 
 def test_a_missing_file_is_named(hub: Hub, tmp_path: Path) -> None:

@@ -193,6 +193,30 @@ def test_a_limit_on_size_takes_the_largest_within_it(ratio: float, indices: list
     assert shortened(3, max_size_ratio=ratio) == indices
 
 
+def test_a_limit_on_what_is_left_in_float_takes_the_most_accurate_within_it() -> None:
+    shared = [
+        replace(each, metrics={**each.metrics, "float_share": each.index / 10}) for each in SCREENED
+    ]
+    assert shortened(3, shared, max_float_share=0.5) == [3, 4, 5]
+    assert shortened(3, shared, max_float_share=0.0) == [0]
+    # Where none meets it, those that come near.
+    assert shortened(3, shared[4:], max_float_share=0.3) == [4, 5, 6]
+    assert shortened(3, shared, max_float_share=0.5, max_size_ratio=0.3) == [0, 1, 2]
+
+
+def test_the_least_lossy_with_so_much_in_float_is_the_best() -> None:
+    trials = [
+        replace(each, metrics={**each.metrics, "float_share": share})
+        for each, share in zip((SMALL, MIDDLE, LARGE), (0.0, 0.1, 0.4), strict=True)
+    ]
+    assert best(trials, max_float_share=0.1) == MIDDLE.index
+    assert best(trials, max_float_share=0.09) == SMALL.index
+    # With a limit on the loss too, it is the smallest that meets both.
+    assert best(trials, max_float_share=0.1, max_accuracy_loss=1.0) == SMALL.index
+    # What was not measured is not met.
+    assert best([SMALL, MIDDLE], max_float_share=0.9) is None
+
+
 def test_a_limit_on_latency_takes_the_smallest() -> None:
     assert shortened(3, max_latency_ms=1.0) == [0, 1, 2]
 

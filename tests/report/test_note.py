@@ -1,4 +1,5 @@
 import dataclasses
+import html
 import re
 
 import pytest
@@ -6,7 +7,7 @@ from studies import TAGS, hand_study, ladder_study, random_study
 
 from seqto.pareto.front import find_front
 from seqto.report.note import MOST_ROWS, plain, study_note
-from seqto.types import COMMAND, Candidate, Front, StudyRecord
+from seqto.types import COMMAND, REGISTERED, Candidate, Front, StudyRecord
 
 LOSS_SIZE = ("accuracy_loss", "size_bytes")
 ODD = '<img src=x onerror=alert(1)> | `code` **bold** _it_ [a](javascript:b) & &lt; \\ # "q"\nline'
@@ -78,6 +79,28 @@ def test_links_are_those_that_there_are() -> None:
     assert text.startswith("[report](#/report)\n\n**")
 
 
+def test_losses_that_cannot_be_told_apart_are_told() -> None:
+    record = hand_study()
+    trials = [
+        dataclasses.replace(
+            each, metrics={**each.metrics, "accuracy_loss_low": 0.0, "accuracy_loss_high": 0.9}
+        )
+        for each in record.trials
+    ]
+    unsure = dataclasses.replace(record, trials=tuple(trials))
+    assert "too few samples to tell the losses of" in html.unescape(note(unsure))
+    assert "too few samples" not in note(record)
+
+
+def test_registered_models_are_linked_with_their_aliases() -> None:
+    record = hand_study()
+    registered = dataclasses.replace(record, tags={**record.tags, REGISTERED: "seqto-a-cpu"})
+    text = note(registered, registered="#/models/seqto-a-cpu")
+    assert "Registered as [seqto-a-cpu](#/models/seqto-a-cpu): balanced is #" in text
+    assert "Registered as seqto-a-cpu: " in note(registered)
+    assert "Registered" not in note(record)
+
+
 def test_command_that_made_it_is_there_to_copy() -> None:
     command = "python -m seqto 'model.path=a b.onnx' -m"
     assert f"\n```bash\n{command}\n```" in note(named(hand_study(), command=command))
@@ -110,8 +133,6 @@ def test_names_mean_nothing_to_markdown(tag: str) -> None:
 
 
 def test_plain_text_says_what_it_said() -> None:
-    import html
-
     assert html.unescape(plain(ODD)) == ODD.replace("\n", " ")
     assert plain("resnet50-v1.5/a, 3 %") == "resnet50-v1.5/a, 3 %"
 

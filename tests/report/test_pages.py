@@ -19,7 +19,6 @@ def test_the_policy_names_the_pages_only_script() -> None:
     values = dict.fromkeys(
         (
             "answer",
-            "alike",
             "counts",
             "hypervolume",
             "study",
@@ -33,7 +32,7 @@ def test_the_policy_names_the_pages_only_script() -> None:
     lists = dict.fromkeys(
         ("choices", "titles", "rows", "float_figures", "layers", "failures", "schemes"), ()
     )
-    others = {"exclusions": (), "objectives": "", "environment": {}, "tags": {}}
+    others = {"exclusions": (), "objectives": "", "environment": {}, "tags": {}, "remarks": {}}
     page = render(TEMPLATE, {"a": 1}, title=NASTY, **values, **lists, **others)
     scripts = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
     assert len(scripts) == 1

@@ -182,3 +182,11 @@ def test_a_large_study_stays_small(tmp_path: Path) -> None:
     write_study_page(path, record, front, {}, {picture.name: picture})
     assert path.stat().st_size < 600_000
     assert "data:image/png;base64,iVBOR" in path.read_text()
+
+
+def test_coded_layers_are_counted_whatever_their_step() -> None:
+    mixed = {"a": "coded_0.5", "b": "coded_0.18", "c": "float16"}
+    each = replace(trial(0, accuracy_loss=0.1, size_bytes=300.0), candidate=Candidate.of(mixed))
+    record = study([each])
+    page = study_page(record, find_front(record.trials, LOSS_SIZE, record.baseline), {}, {})
+    assert "2 coded, 1 float16" in page

@@ -11,6 +11,7 @@ from studies import hand_study, ladder_study, random_study, study, trial
 from seqto.pareto.front import find_front
 from seqto.quantizers.auto import AutoQuantizer
 from seqto.report.terminal import (
+    StepLines,
     StudyProgress,
     in_words,
     print_front,
@@ -209,6 +210,47 @@ def test_progress_is_silent_without_a_terminal() -> None:
     with StudyProgress(Console(file=stream, force_terminal=False), total=3) as progress:
         progress.advance(trial(0, accuracy_loss=0.0, size_bytes=1.0), 1, 3)
     assert stream.getvalue() == ""
+
+
+def test_each_phase_has_its_own_count() -> None:
+    stream = io.StringIO()
+    console = Console(file=stream, width=80, force_terminal=True, color_system=None)
+    with StudyProgress(console) as progress:
+        for done in range(5):
+            progress.say("ranking layers", done, 65)
+        progress._progress.refresh()
+        assert re.search(r"ranking layers .* 4/65 .*left", stream.getvalue())
+        progress.say("screening", 1, 16)
+        task = progress._progress.tasks[0]
+        assert (task.completed, task.total, task.time_remaining) == (1, 16, None)
+        progress.say("measuring", 0, 6)
+        progress.advance(trial(0, accuracy_loss=0.0, size_bytes=1e8), 1, 6)
+        progress.say("drawing")
+        progress._progress.refresh()
+    text = stream.getvalue()
+    assert "measuring #0 loss 0.00 %, size 100.00 MB" in text and "1/6" in text
+    assert "drawing" in text and "0/?" in text
+    assert max(len(line) for line in re.split(r"[\r\n]|\x1b\[\S+", text)) <= 80
+
+
+def test_without_a_terminal_there_is_a_line_for_each_step() -> None:
+    stream = io.StringIO()
+    with StepLines(Console(file=stream, width=80, force_terminal=False)) as lines:
+        lines.say("reading samples")
+        for done in range(3):
+            lines.say("calibrating", done, 2)
+        lines.say("measuring", 0, 2)
+        lines.advance(trial(0, accuracy_loss=0.011, size_bytes=5e6), 1, 2)
+        lines.advance(trial(1, state=TrialState.FAILED, failure="no room"), 2, None)
+        lines.say("drawing")
+    found = [re.sub(r"\d\.\d s$", "T", line) for line in stream.getvalue().splitlines()]
+    assert found == [
+        "reading samples: T",
+        "calibrating (2): T",
+        "measuring 1/2: #0 loss 1.10 %, size 5.00 MB",
+        "measuring 2/?: #1 failed",
+        "drawing: T",
+    ]
 
 
 def test_loss_of_another_metric_is_not_called_disagreement() -> None:

@@ -112,7 +112,9 @@ def test_costs_add_up(parts: Parts, subject: Subject, scores: tuple[LayerScore, 
     harm = Divergence(outputs(subject.model, inputs))
     measured = harm.per_sample(outputs(int8(parts, subject, subject.layer_names), inputs)).mean()
     predicted = sum(score.costs["int8"] for score in scores)
-    assert measured / 2 < predicted < measured * 2
+    # A layer that is quantized alone pays for conversions that it shares with its neighbours
+    # otherwise: in sum up to 2.8 times as much, as scripts/benchmark_front.py shows.
+    assert measured / 2 < predicted < measured * 3
 
 
 def test_the_ranking_is_stable(scores: tuple[LayerScore, ...]) -> None:

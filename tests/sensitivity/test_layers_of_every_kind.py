@@ -32,6 +32,7 @@ SENSITIVITIES = [
     LocalSensitivity(),
     LocalSensitivity(metric="sqnr_delta"),
     LocalSensitivity(metric="mse"),
+    LocalSensitivity(precisions=["int4", "int8", "float16", "float32"]),
     PaperSensitivity(),
 ]
 

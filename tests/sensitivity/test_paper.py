@@ -21,6 +21,15 @@ from seqto.sensitivity.paper import PaperSensitivity
 from seqto.types import Arrays, LayerScore, Samples
 
 
+class TestPublishedOrder(SensitivitySuite):
+    """The conformance suite, for the published tool's order."""
+
+    @pytest.fixture
+    def sensitivity(self) -> PaperSensitivity:
+        """Return what ranks as the tool does."""
+        return PaperSensitivity(published=True)
+
+
 class TestPaperSensitivity(SensitivitySuite):
     """The conformance suite."""
 
@@ -127,7 +136,7 @@ def test_ratios_are_those_of_onnxruntimes_qdq_loss_debug(per_channel: bool, tmp_
     theirs = by_onnxruntime(prepared, tmp_path)
     quantized = prepared.excluding()
     compared = 0
-    for score in scores_of(PaperSensitivity(), prepared):
+    for score in scores_of(PaperSensitivity(published=True), prepared):
         output = node(quantized, score.layer.name).output[0].removesuffix("_QuantizeLinear_Input")
         if output in theirs:
             ours = score.details["qdq_sqnr_db"], score.details["xmodel_sqnr_db"]
@@ -135,6 +144,36 @@ def test_ratios_are_those_of_onnxruntimes_qdq_loss_debug(per_channel: bool, tmp_
             assert ours == pytest.approx(wanted, abs=1e-3)
             compared += 1
     assert compared == len(prepared.layers)
+
+
+def test_what_a_relu_cuts_off_is_no_rounding() -> None:
+    floating = prepare(mobile())
+    prepared = Prepared(StaticQuantizer(), floating, random_samples(floating))
+    ours, published = (
+        detail(scores_of(PaperSensitivity(published=each), prepared), "qdq_sqnr_db")
+        for each in (False, True)
+    )
+    followed = {name for name in ours if name.endswith(("expand", "depthwise"))}
+    assert len(followed) == 6
+    for name in ours:
+        if name in followed:
+            # 8 bits of rounding, where the tool sees only that a Clip follows.
+            assert 30 < ours[name] < 60 and published[name] < 10
+        else:
+            assert ours[name] == published[name]
+
+
+def test_the_published_order_is_that_of_its_ratios_the_highest_first() -> None:
+    prepared = prepared_residual(StaticQuantizer())
+    published = scores_of(PaperSensitivity(published=True, qdq_weight=0), prepared)
+    ratios = [score.details["xmodel_sqnr_db"] for score in published]
+    assert ratios == sorted(ratios, reverse=True)
+    ours = scores_of(PaperSensitivity(qdq_weight=0), prepared)
+    assert [each.layer for each in ours] == [each.layer for each in published][::-1]
+    # What it costs to quantize a layer is another matter than who is first.
+    assert {each.layer: each.costs for each in ours} == {
+        each.layer: each.costs for each in published
+    }
 
 
 def test_each_error_goes_from_0_to_1_against_its_ratio() -> None:

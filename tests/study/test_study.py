@@ -1,9 +1,8 @@
 """A study as a whole, with a real model and a tracker in memory: undisturbed, and disturbed."""
 
+import contextlib
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,11 +21,12 @@ from seqto.measuring.record import Assignment
 from seqto.measuring.subject import prepare_subject
 from seqto.metrics.agreement import Top1Agreement, TopKAgreement
 from seqto.pareto.limits import Constraint
+from seqto.pareto.recommend import rule_of
 from seqto.protocols import Tracker
 from seqto.quantizers.static import StaticQuantizer
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.paper import PaperSensitivity
-from seqto.study.explore import LEARNED, RANGES
+from seqto.study.explore import LEARNED, PROVENANCE, RANGES
 from seqto.study.run import Outcome, run_study
 from seqto.study.settings import StudySettings
 from seqto.tracking.memory import MemoryTracker
@@ -143,7 +143,7 @@ def test_study_leaves_everything_in_the_tracker(
     assert held.state is TrialState.COMPLETE
     assert held.front == outcome.front
     assert held.files["report.json"] == b"{}"
-    assert set(held.files) == {"report.json", RANGES, LEARNED}
+    assert set(held.files) == {"report.json", PROVENANCE, RANGES, LEARNED}
     assert held.plan.config == CONFIG
     assert {score.layer.name for score in held.scores} == set(lab.subject.layer_names)
     assert set(held.baseline) >= {"size_bytes", "accuracy", "latency_ms"}
@@ -249,11 +249,14 @@ class MortalTracker:
         self.left = calls
 
     def __getattr__(self, name: str) -> Callable[..., object]:
+        method = getattr(self._inner, name)
+
         def call(*args: object) -> object:
             self.left -= 1
             if self.left < 0:
                 raise Killed
-            return getattr(self._inner, name)(*args)
+            result: object = method(*args)
+            return result
 
         return call
 
@@ -480,6 +483,17 @@ def test_other_objectives_are_another_front_of_the_same_candidates(
     assert outcome.front.objectives == ("accuracy_loss", "latency_ms")
 
 
+def test_the_rule_of_the_paper_chooses_otherwise_from_the_same_candidates(
+    lab: Lab, tracker: MemoryTracker
+) -> None:
+    tested = lab.run(tracker)
+    outcome = lab.run(tracker, recommend="paper")
+    assert outcome.measured == 0 and outcome.front.members == tested.front.members
+    aliases = [each.alias for each in outcome.front.recommended]
+    assert aliases == ["balanced", "balanced-2", "balanced-3"][: len(outcome.front.members)]
+    assert (rule_of(tested.record), rule_of(outcome.record)) == ("tested", "paper")
+
+
 # Duplicates
 
 
@@ -663,7 +677,8 @@ def test_key_does_not_change_with_who_measures(lab: Lab) -> None:
 
 def test_key_does_not_change_with_how_the_study_is_concluded(lab: Lab) -> None:
     one = lab.study(MemoryTracker())
-    two = lab.study(MemoryTracker(), objectives=["accuracy_loss", "latency_ms"], top_k=1, batch=4)
+    changes = {"objectives": ["accuracy_loss", "latency_ms"], "recommend": "paper"}
+    two = lab.study(MemoryTracker(), top_k=1, batch=4, **changes)
     assert one.key == two.key
 
 
@@ -677,26 +692,32 @@ def test_key_changes_with_the_runtime(lab: Lab, monkeypatch: pytest.MonkeyPatch)
 # Alone
 
 
-def test_study_that_another_process_runs_is_refused(lab: Lab, tracker: MemoryTracker) -> None:
-    # It keeps the lock until its input ends.
-    hold = (
-        "import filelock, sys\n"
-        "with filelock.FileLock(sys.argv[1]):\n"
-        "    print(flush=True)\n"
-        "    sys.stdin.read()\n"
-    )
-    path = lab.workspace.lock(lab.study(tracker).key)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with subprocess.Popen(
-        [sys.executable, "-c", hold, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdout is not None and other.stdin is not None
-        other.stdout.readline()
-        with pytest.raises(StudyError, match="another process or thread is running this"):
-            lab.run(tracker)
-        assert not tracker.studies, "its running trials are not taken for leftovers"
-        other.stdin.close()
-    assert lab.run(tracker).front.members, "once the other has ended"
+class Ended:
+    """A tracker whose studies another process took over after some trials."""
+
+    def __init__(self, after: int) -> None:
+        self.inner, self.checks, self.after = MemoryTracker(), 0, after
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    @contextlib.contextmanager
+    def alone(self, key: str) -> Iterator[Callable[[], None]]:
+        def check() -> None:
+            self.checks += 1
+            if self.checks > self.after:
+                raise StudyError("took over")
+
+        yield check
+
+
+def test_study_that_was_taken_over_stops_and_leaves_the_rest_to_the_other(lab: Lab) -> None:
+    tracker, log = Ended(after=4), list[int]()
+    with pytest.raises(StudyError, match="took over"):
+        lab.run(tracker, log, batch=1)
+    assert 0 < len(log) < COUNT
+    (study,) = tracker.studies.values()
+    assert study.state is TrialState.RUNNING, "it is the other's to close"
 
 
 def test_other_study_may_run_at_the_same_time(lab: Lab, tracker: MemoryTracker) -> None:

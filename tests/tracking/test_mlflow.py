@@ -6,15 +6,17 @@ import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
+from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 from mlflow_inspector import MlflowInspector, artifact, children
 from suite_trackers import PLAN, Desk, Inspector, TrackerSuite
 
 from seqto.tracking.mlflow import MlflowTracker
 from seqto.tracking.ui import COLOUR, trial_name
-from seqto.types import Front, Measurement, Recommendation, TrialState
+from seqto.types import Candidate, Front, Measurement, Recommendation, TrialState
 
 pytestmark = pytest.mark.usefixtures("no_mlflow_around")
 
@@ -29,6 +31,20 @@ class TestMlflowTracker(TrackerSuite):
     @pytest.fixture
     def inspector(self, client: MlflowClient) -> Inspector:
         return MlflowInspector(client)
+
+
+def test_a_view_that_mlflow_does_not_take_is_no_error(
+    desk: Desk, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = desk.finish(0, accuracy_loss=0.25, size_bytes=4096.0)
+
+    def refuse(self: MlflowClient, experiment: str, name: str, value: object) -> None:
+        raise MlflowException(f"no tag {name} here")
+
+    monkeypatch.setattr(MlflowClient, "set_experiment_tag", refuse)
+    desk.tracker.log_front(desk.study, Front(("accuracy_loss",), (trial,), (), 0.5), [])
+    assert client.get_run(desk.study).data.metrics["front_size"] == 1
+    assert client.get_run(trial.id).data.tags["seqto.pareto"] == "true"
 
 
 def test_children_have_the_evaluation_data_and_its_source(
@@ -63,7 +79,7 @@ def test_front_can_be_told_from_the_names_and_colours_of_runs(
     trials = [desk.finish(index, accuracy_loss=index / 10) for index in range(3)]
     best = Recommendation("balanced", trials[1])
     for members, recommended, names in (
-        (trials[:2], (best,), ["000 front", "001 balanced", "002 excl 0"]),
+        (trials[:2], (best,), ["000 front", "001 balanced", "002 excl 1"]),
         (trials[1:], (), ["000 excl 0", "001 front", "002 front"]),
     ):
         front = Front(("accuracy_loss", "size_bytes"), tuple(members), recommended, 0.5)
@@ -162,3 +178,17 @@ def _killed_after(monkeypatch: pytest.MonkeyPatch, method: str, act: Callable[[]
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(MlflowClient, method, last)
         act()
+
+
+def test_one_run_of_a_candidate_stays_finished_whoever_writes(uri: str, desk: Desk) -> None:
+    tracker = cast(MlflowTracker, desk.tracker)
+    other = MlflowTracker(uri=uri, experiment=tracker.experiment)
+    candidate, measured = Candidate.excluding(["a", "b"], ["a"]), Measurement({"x": 1.0}, "sha")
+    first, second = (each.start_trial(desk.study, 0, candidate, "000") for each in (tracker, other))
+    third = tracker.start_trial(desk.study, 1, Candidate.excluding(["a", "b"], ["b"]), "001")
+    for each, run in ((other, second), (tracker, first), (tracker, third)):
+        each.finish_trial(run, measured, None)
+    states = {run: tracker.client.get_run(run).info.status for run in (first, second, third)}
+    assert states == {first: "KILLED", second: "FINISHED", third: "FINISHED"}
+    assert tracker.trial(first).id == second, "the one that was finished before"
+    assert [each.id for each in tracker.trials(desk.study)] == [second, third]

@@ -9,7 +9,8 @@ from mlflow_inspector import MlflowInspector, artifact, own_tags
 from suite_trackers import PLAN, Desk
 
 from seqto.tracking.mlflow import MlflowTracker
-from seqto.types import TABLES, Front, Layer, LayerScore, Measurement, TrialState
+from seqto.tracking.records import KINDS, candidate_tags
+from seqto.types import TABLES, Candidate, Front, Layer, LayerScore, Measurement, TrialState
 
 pytestmark = pytest.mark.usefixtures("no_mlflow_around")
 
@@ -65,8 +66,14 @@ def test_candidate_is_a_child_run_as_the_design_says(desk: Desk, client: MlflowC
         "seqto.key": trial.candidate.key,
         "seqto.pareto": "false",
         "seqto.sha256": "ab" * 32,
+        # What candidates of all studies are compared by.
+        **{name: PLAN.tags[name] for name in KINDS if name in PLAN.tags},
+        "seqto.index": "5",
+        "seqto.precisions": "1 float32, 2 int8",
+        "seqto.layers.float32": "b",
+        "seqto.layers.int8": "a, c",
     }
-    assert run.data.params == {"index": "5", "excluded_count": "1"}
+    assert run.data.params == {"excluded_count": "1"}
     assert run.data.metrics == {"accuracy_loss": 0.25, "size_bytes": 4096.0}
     assert json.loads(artifact(client, trial.id, "excluded_layers.json")) == {
         "key": trial.candidate.key,
@@ -74,6 +81,43 @@ def test_candidate_is_a_child_run_as_the_design_says(desk: Desk, client: MlflowC
         "precisions": {"a": "int8", "b": "float32", "c": "int8"},
         "scheme": "",
     }
+
+
+def test_candidates_are_found_by_what_they_have_in_which_precision(
+    desk: Desk, client: MlflowClient
+) -> None:
+    first, second = desk.finish(0, ("b",)), desk.finish(1, ("a",))
+    experiment = client.get_run(desk.study).info.experiment_id
+
+    def found(condition: str) -> set[str]:
+        return {run.info.run_id for run in client.search_runs([experiment], condition)}
+
+    assert found("tags.`seqto.layers.int8` LIKE '%b%'") == {second.id}
+    assert found("tags.`seqto.layers.float32` LIKE '%b%' AND tags.`seqto.device` = 'cpu'") == {
+        first.id
+    }
+
+
+def test_long_lists_of_layers_are_cut_with_a_count() -> None:
+    names = [f"/a/rather/long/name/of/layer{index:03d}/Conv" for index in range(200)]
+    tags = candidate_tags(Candidate.excluding(names, names[:1]))
+    assert tags["seqto.precisions"] == "1 float32, 199 int8"
+    text = tags["seqto.layers.int8"]
+    shown, _, more = text.rpartition(" and ")
+    assert 3900 < len(text) < 4100
+    kept = shown.split(", ")
+    assert kept == names[1 : 1 + len(kept)]
+    assert len(kept) + int(more.removesuffix(" more")) == 199
+
+
+def test_candidate_of_a_version_with_its_index_as_a_param_is_read(
+    desk: Desk, client: MlflowClient
+) -> None:
+    trial = desk.finish(3, ("b",))
+    client.delete_tag(trial.id, "seqto.index")
+    assert desk.tracker.trials(desk.study) == ()
+    client.log_param(trial.id, "index", "3")
+    assert [each.index for each in desk.tracker.trials(desk.study)] == [3]
 
 
 def test_session_options_of_a_candidate_are_tags_of_its_run(

@@ -135,6 +135,17 @@ def test_models_go_to_the_store_of_their_tracker(
     assert client.get_run(trial.id).outputs.model_outputs
 
 
+def test_model_that_a_killed_process_began_to_log_is_removed(
+    desk: Desk, client: MlflowClient
+) -> None:
+    trial, model = desk.finish(0), gemm_model()
+    experiment = client.get_run(trial.id).info.experiment_id
+    begun = client.create_logged_model(experiment, "model", source_run_id=trial.id)
+    desk.tracker.log_model(trial, model, feeds(model, 1), {})
+    (left,) = client.search_logged_models([experiment])
+    assert left.model_id != begun.model_id and left.status == "READY"
+
+
 def test_models_are_in_the_experiment_of_their_run(desk: Desk, client: MlflowClient) -> None:
     trial, model = desk.finish(0), gemm_model()
     desk.tracker.log_model(trial, model, feeds(model, 1), {})

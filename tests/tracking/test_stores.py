@@ -48,6 +48,24 @@ def test_store_of_the_environment_is_used(
     assert client.get_run(MlflowTracker(experiment="environment").open_study(PLAN, True))
 
 
+def test_experiment_of_the_environment_is_used(
+    uri: str, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def experiment(**given: str) -> str:
+        study = client.get_run(MlflowTracker(uri=uri, **given).open_study(PLAN, False))
+        return str(client.get_experiment(study.info.experiment_id).name)
+
+    number = client.create_experiment("by number")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", number)
+    assert experiment() == "by number"
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "by name")
+    assert experiment() == "by name" and experiment(experiment="mine") == "mine"
+    monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME")
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_ID", "4711")
+    with pytest.raises(TrackingError, match="no experiment with the id 4711"):
+        experiment()
+
+
 def test_without_an_experiment_of_its_own_it_is_that_of_mlflow_run(
     uri: str, client: MlflowClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

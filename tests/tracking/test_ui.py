@@ -12,6 +12,7 @@ from studies import ladder_study, trial
 from seqto.pareto.front import find_front
 from seqto.tracking.ui import (
     MOST_COMPARED,
+    described,
     experiment_tags,
     looks,
     study_pages,
@@ -61,6 +62,28 @@ def test_run_is_called_what_it_is_recommended_as() -> None:
     assert name(one) == "003 accurate, balanced"
     assert name(other) == "012 front"
     assert name(trial(4, excluded=["a"])) == "004 excl 1"
+
+
+def test_run_is_described_unless_a_person_did() -> None:
+    front = ladder_front()
+    trial = front.members[0]
+    text = looks(trial, front, {})["mlflow.note.content"]
+    assert text == described(trial) and "\n" not in text
+    assert f"candidate {trial.index}" in text and "layers in float32" in text
+    assert "mlflow.note.content" not in looks(trial, front, {"mlflow.note.content": "mine"})
+
+
+def test_registered_model_has_a_page_where_there_is_one() -> None:
+    front = ladder_front()
+    pages = study_pages("1", "study", front, "seqto-a/b-cpu")
+    assert pages["registered"] == "#/models/seqto-a%2Fb-cpu?workflowType=machine_learning"
+    assert "registered" not in study_pages("1", "study", front)
+
+
+def test_all_fronts_are_told_apart_by_model_device_and_quantization() -> None:
+    state = unpacked(json.loads(experiment_tags()["mlflow.sharedViewState.seqto-fronts"])["state"])
+    wanted = [f"tags.`seqto.{name}`" for name in ("model", "device", "quantization", "precisions")]
+    assert state["selectedColumns"][:4] == wanted
 
 
 def test_comparison_has_the_front_but_no_endless_address() -> None:

@@ -18,10 +18,15 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from seqto.cli.entry import JobFailure
+from seqto.cli.hydra_files import save_masked
+from seqto.cli.launchers import check_installed, check_store, where_to_record
 from seqto.cli.leftovers import discard
 from seqto.config.complaints import complain, exit_code
+from seqto.config.compose import remember_secrets_of
+from seqto.config.missing import check_given
 from seqto.config.words import word
 from seqto.errors import StudyError
+from seqto.secrets import masked_word
 
 _CONFIG = "multirun.yaml"
 
@@ -41,6 +46,7 @@ class SeqtoSweeper(Sweeper):
         """Store what Hydra provides before a sweep."""
         self.config = config
         self.hydra_context = hydra_context
+        check_installed(config.hydra.launcher)
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
@@ -48,9 +54,10 @@ class SeqtoSweeper(Sweeper):
     def sweep(self, arguments: list[str]) -> None:
         """Run the studies that these overrides describe; a failed one does not stop the others."""
         assert self.config is not None
+        remember_secrets_of(self.config)
         folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
-        OmegaConf.save(self.config, folder / _CONFIG)
+        save_masked(self.config, folder / _CONFIG)
         try:
             self._studies(arguments, folder)
         finally:
@@ -139,7 +146,10 @@ class SeqtoSweeper(Sweeper):
 
     def _composed(self, overrides: Sequence[str]) -> DictConfig:
         assert self.config is not None and self.hydra_context is not None
-        return self.hydra_context.config_loader.load_sweep_config(self.config, list(overrides))
+        loader = self.hydra_context.config_loader
+        config = loader.load_sweep_config(self.config, list(overrides))
+        remember_secrets_of(config)
+        return config
 
     def _compare(self, folder: Path) -> None:
         """Compare the finished studies side by side."""
@@ -148,16 +158,21 @@ class SeqtoSweeper(Sweeper):
         compare_files(folder, sorted(folder.glob("study-*/report.json")))
 
     def _study(self, overrides: list[str], folder: Path) -> None:
-        # Heavy, and not needed when Hydra only lists its plugins.
-        from seqto.cli.study_command import run_study_of
-
         assert self.config is not None
         config = self._composed(overrides)
+        check_given(config)
+        # Heavy: seconds in which a missing value is told already.
+        from seqto.cli.study_command import run_study_of
+        from seqto.config.build import build_tracker
+
+        chosen, tracker = self.config.hydra.launcher, build_tracker(config)
+        check_store(chosen, tracker)
 
         def launch(study: str, groups: Sequence[Sequence[Any]]) -> list[str]:
-            return self._launch([[*overrides, *job_overrides(study, each)] for each in groups])
+            words = [*overrides, *where_to_record(chosen, tracker)]
+            return self._launch([[*words, *job_overrides(study, each)] for each in groups])
 
-        in_process = self.config.hydra.launcher._target_.endswith(".BasicLauncher")
+        in_process = chosen._target_.endswith(".BasicLauncher")
         with open_dict(config):
             del config["hydra"]
         # Hydra's own launcher would compose a config per candidate, only to run it in this process.
@@ -183,7 +198,7 @@ def _has(config: DictConfig, word: str) -> bool:
 
 
 def _place(number: int, grid: Sequence[Sequence[str]]) -> str:
-    return f"{number + 1} of {len(grid)}: {' '.join(grid[number])}"
+    return f"{number + 1} of {len(grid)}: {' '.join(map(masked_word, grid[number]))}"
 
 
 def job_overrides(study: str, assignments: Sequence[Any]) -> list[str]:

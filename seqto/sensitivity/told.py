@@ -1,0 +1,50 @@
+"""What one precision that only stores weights tells of the others.
+
+Small errors do harm in proportion to their square. For EfficientNet-Lite0, that holds within 30 %
+from steps of 0.18 to 0.7.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from seqto.protocols import Quantizer
+from seqto.types import FLOAT32, INT8, Layer, expanded
+
+_TELLING = 0.35
+"""The step whose harm tells most about others: neither ruined nor next to nothing."""
+
+
+def asked_of(quantizer: Quantizer, wanted: Sequence[str] | None) -> list[str]:
+    """Return the precisions below float32 that are meant, int8 first; what is not offered, too."""
+    names = wanted or [INT8]
+    offered = expanded(names, quantizer.precisions)
+    # What is not offered is refused by the quantizer.
+    unknown = [each for each in names if not expanded([each], quantizer.precisions)]
+    lower = [each for each in (*offered, *unknown) if each != FLOAT32] or [INT8]
+    return sorted(lower, key=lambda precision: precision != INT8)
+
+
+def to_measure(layer: Layer, asked: Sequence[str]) -> list[str]:
+    """Return the precisions that have to be measured for this layer, in their order."""
+    stored = [each for each in asked if each in layer.steps]
+    told = nearest_telling(layer.steps, stored) if stored else ""
+    return [each for each in asked if each not in layer.steps or each == told]
+
+
+def nearest_telling(steps: Mapping[str, float], precisions: Sequence[str]) -> str:
+    """Return which of these precisions tells most about the others."""
+    return min(precisions, key=lambda each: abs(math.log(steps[each] / _TELLING)))
+
+
+def told_by_steps(
+    layer: Layer, measured: Sequence[str], asked: Sequence[str]
+) -> dict[str, tuple[str, float]]:
+    """Return what tells of each precision that was not measured, and how many times its harm."""
+    telling = next((each for each in measured if each in layer.steps), None)
+    if telling is None:
+        return {}
+    return {
+        each: (telling, (layer.steps[each] / layer.steps[telling]) ** 2)
+        for each in asked
+        if each not in measured and each in layer.steps
+    }

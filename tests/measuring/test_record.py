@@ -1,0 +1,36 @@
+"""Trials are recorded whole, also where a signal comes in between."""
+
+import os
+import signal
+
+import pytest
+from suite_trackers import PLAN
+
+from seqto.measuring.batch import Attempt
+from seqto.measuring.record import Assignment, Recorder
+from seqto.tracking.memory import MemoryTracker
+from seqto.types import Candidate, Measurement, TrialState
+
+
+class Interrupted(MemoryTracker):
+    """A tracker in which Ctrl-C comes as soon as a trial is finished."""
+
+    def finish_trial(self, trial: str, measurement: Measurement, duplicate_of: int | None) -> None:
+        """Finish the trial, then be interrupted."""
+        super().finish_trial(trial, measurement, duplicate_of)
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_trial_that_is_finished_stays_so_when_interrupted() -> None:
+    tracker = Interrupted()
+    recorder = Recorder(tracker, tracker.open_study(PLAN, True), "cpu")
+    first, second = (
+        Assignment(at, Candidate.excluding("ab", each)) for at, each in enumerate("ab")
+    )
+    with pytest.raises(KeyboardInterrupt), recorder.open_trials():
+        trials = [recorder.start(each) for each in (first, second)]
+        recorder.end(trials[0], first, Attempt(Measurement({"size_bytes": 1.0}, "sha")))
+    assert [tracker.trial(each).state for each in trials] == [
+        TrialState.COMPLETE,
+        TrialState.KILLED,
+    ]
