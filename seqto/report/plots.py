@@ -231,7 +231,7 @@ def _sensitivity_subtitle(info: SensitivityInfo) -> str:
     if not info.layers:
         return "No layer was scored"
     shown = info.matter
-    which = f"the {shown} of {len(info.layers)} layers that matter most"
+    which = f"The {shown} of {len(info.layers)} layers that matter most"
     rest = _rest_in_words(info, shown)
     return f"All {shown} layers, the most hurt first" if shown == len(info.layers) else which + rest
 

@@ -332,7 +332,7 @@ def test_studies_lie_over_each_other(
     first.write_text(text)
     second.write_text(text.replace('"seqto.device": "cpu"', '"seqto.device": "phone"'))
     compare_files(tmp_path, [first, second])
-    assert "hypervolume" in capsys.readouterr().out
+    assert "volume" in capsys.readouterr().out
     quiet.goto((tmp_path / "comparison.html").as_uri())
     expect(quiet.locator(".plot path.step")).to_have_count(2)
     expect(quiet.locator("#chart .key li")).to_have_text(["cpu", "phone", "float model"])

@@ -83,7 +83,7 @@ def test_no_more_layers_than_a_person_reads(drawn: list[Figure], tmp_path: Path)
     info = sensitivity_info(study([], scores=layer_scores(230)))
     plots.draw_sensitivity(info, tmp_path / "s.png")
     assert len(drawn[0].axes[0].get_yticklabels()) == 30
-    assert "the 30 of 230 layers that matter most" in texts(drawn[0])[-1]
+    assert "The 30 of 230 layers that matter most" in texts(drawn[0])[-1]
 
 
 def test_harms_have_a_logarithmic_axis_with_a_label(drawn: list[Figure], tmp_path: Path) -> None:
