@@ -1,4 +1,4 @@
-"""The built wheel in a new environment: it carries configs, plugin, pages and the embedded model."""
+"""The built wheel in a new environment carries configs, plugin, pages and the embedded model."""
 
 import os
 import subprocess
