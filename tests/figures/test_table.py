@@ -34,7 +34,7 @@ from seqto.report.study_page import study_page
 from seqto.report.terminal import print_front
 from seqto.report.wording import in_words
 from seqto.study.settings import StudySettings
-from seqto.tracking.ui import described, experiment_tags, study_view
+from seqto.tracking.ui import described, experiment_tags, study_views
 from seqto.types import Front, StudyRecord
 
 ENERGY = Figure(
@@ -128,7 +128,7 @@ def test_a_new_figure_is_compared(record: StudyRecord, front: Front) -> None:
 def test_a_new_figure_is_in_mlflows_views(record: StudyRecord, front: Front) -> None:
     sized = find_front(record.trials, ("accuracy_loss", "size_bytes"), record.baseline)
     for each in (front, sized):
-        state = unpacked(study_view("abc", each)[1])
+        state = unpacked(next(iter(study_views("abc", each).values())))
         assert "metrics.`energy_mj`" in state["selectedColumns"]
         assert "energy_mj" in [
             chart["xaxis"]["key"]
