@@ -33,6 +33,7 @@ from seqto.types.samples import Arrays, DataSplit, Samples, Splits
 from seqto.types.study_record import (
     COMMAND,
     CONSTRAINT,
+    INPUTS,
     MACHINE_TAG,
     OVERRIDES,
     RECOMMEND,
@@ -55,6 +56,7 @@ __all__ = [
     "CONSTRAINT",
     "FLOAT16",
     "FLOAT32",
+    "INPUTS",
     "INT4",
     "INT8",
     "INT16",
