@@ -4,7 +4,7 @@ A search may try hundreds of candidates. Each is first measured on a few calibra
 never on evaluation samples, and only candidates that may be on the front are evaluated.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +13,11 @@ from seqto.measuring.loss import losses_of
 from seqto.measuring.outputs import outputs_of
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject
+from seqto.pareto.limits import PREDICTED
 from seqto.phases import say
 from seqto.protocols import Device, Previews, StandIn
 from seqto.search.walk import Walk
-from seqto.types import Candidate, Model, Outputs, Table, Trial, TrialState
+from seqto.types import Candidate, LatencyModel, Model, Outputs, Table, Trial, TrialState
 from seqto.workspace import kept_json
 
 _SMALL = 2**20
@@ -24,9 +25,20 @@ _SMALL = 2**20
 
 
 class Screen:
-    """Measures candidates on a few samples, each once, and keeps the results in a folder."""
+    """Measures candidates on a few samples, each once, and keeps the results in a folder.
 
-    def __init__(self, parts: Parts, subject: Subject, samples: int, folder: Path) -> None:
+    `latencies` predict how long candidates take, by their scheme.
+    """
+
+    def __init__(
+        self,
+        parts: Parts,
+        subject: Subject,
+        samples: int,
+        folder: Path,
+        latencies: Mapping[str, LatencyModel] | None = None,
+    ) -> None:
+        self._latencies = latencies or {}
         self._parts = parts
         self._subject = subject
         self._samples = subject.calibration.first(samples)
@@ -51,7 +63,8 @@ class Screen:
         if candidate not in self.trials:
             trial = Trial("", len(self.trials), candidate, TrialState.COMPLETE)
             try:
-                self.trials[candidate] = replace(trial, metrics=self._kept(candidate))
+                metrics = {**self._kept(candidate), **self._predicted(candidate)}
+                self.trials[candidate] = replace(trial, metrics=metrics)
             except (MetricError, CacheError):
                 raise
             except Exception as error:
@@ -72,6 +85,10 @@ class Screen:
             for trial in self.trials.values()
         ]
         return sorted(rows, key=lambda row: float(row.get("size_bytes") or 0))
+
+    def _predicted(self, candidate: Candidate) -> dict[str, float]:
+        latency = self._latencies.get(candidate.scheme)
+        return {} if latency is None else {PREDICTED: latency.predict(candidate)}
 
     def _kept(self, candidate: Candidate) -> dict[str, float]:
         """Return the candidate's metrics from the folder; measure and store them if missing."""

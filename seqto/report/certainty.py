@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 
 from seqto.figures import LOSS, figure, is_known
+from seqto.metrics.speeds import apart
 from seqto.pareto.front import comparable
 from seqto.pareto.recommend import WORKS
-from seqto.report.wording import apart, in_words, interval, losses_alike
+from seqto.report.wording import in_words, interval, losses_alike
 from seqto.types import CODED, INT4, SAMPLES, Front, StudyRecord, Trial, family
 
 _WIDE = 0.01

@@ -23,10 +23,11 @@ from seqto.search.planned import Planned
 from seqto.search.walk import Walk, complete
 from seqto.sensitivity.stability import stability
 from seqto.study.device_limits import DeviceLimits
+from seqto.study.latencies import Latencies, latencies_of, time_candidates
 from seqto.study.plan import Study
 from seqto.study.schemes import as_table, compare_schemes
 from seqto.study.settings import StudySettings
-from seqto.study.shortlist import shortlist, smoothed, spread
+from seqto.study.shortlist import screened_objectives, shortlist, smoothed, spread
 from seqto.types import (
     FLOAT32,
     INT8,
@@ -34,6 +35,7 @@ from seqto.types import (
     SCHEMES,
     SCREENING,
     Candidate,
+    Goal,
     LayerScore,
     StudyRecord,
     Trial,
@@ -86,6 +88,8 @@ def explore(study: Study, run: str, launch: Launch, watch: Watch) -> int:
     trials = _Trials(run, study.tracker, launch, record.trials)
     while _search_once(study, run, rankings, limits, trials, watch):
         pass
+    if study.settings.goal.is_timed:
+        time_candidates(study, run)
     return trials.measured
 
 
@@ -116,14 +120,13 @@ def _search_once(
 ) -> bool:
     """Search over the remaining layers; return whether some were excluded meanwhile."""
     index = limits.next_index
-    screen = _screen(study) if limits.any_left else None
     full = _fully_quantized(study, rankings, limits)
-    if screen is not None and full:
+    if study.parts.search.screens and limits.any_left and full:
         # If the device cannot run full int8, every screened candidate would fail, one by one.
         (trial,) = trials.of([Assignment(index, full[0])])
         if limits.learn(trial, index + 1):
             return True
-    search = _search(study, run, rankings, limits, screen)
+    search = _search(study, run, rankings, limits)
     failed = 0
     while candidates := search.ask(study.settings.batch):
         say("measuring", index, index + len(candidates) + search.remaining())
@@ -143,16 +146,16 @@ def _search_once(
     return False
 
 
-def _screen(study: Study) -> Screen | None:
+def _screen(study: Study, latencies: Latencies) -> Screen | None:
     """Return the screen for the search's candidates, or None if it does without."""
     if not study.parts.search.screens:
         return None
     folder = study.workspace.screens(study.key)
-    return Screen(study.parts, study.subject, study.parts.search.screens, folder)
+    return Screen(study.parts, study.subject, study.parts.search.screens, folder, latencies)
 
 
 def _search(
-    study: Study, run: str, rankings: Rankings, limits: DeviceLimits, screen: Screen | None
+    study: Study, run: str, rankings: Rankings, limits: DeviceLimits
 ) -> "Walk | _Shortlist":
     """Return the source of complete candidates: the search, or the best of its screening."""
     if not limits.any_left:
@@ -162,7 +165,9 @@ def _search(
             *(study.parts.device.name, study.parts.source.name),
         )
         return _Shortlist([_uniform(study, FLOAT32, limits, next(iter(rankings)))])
-    walk = Walk(study.parts.search, rankings, limits.layers)
+    goal, latencies = study.settings.goal, latencies_of(study, run, rankings, limits.layers)
+    walk = Walk(study.parts.search, rankings, limits.layers, latencies, goal)
+    screen = _screen(study, latencies)
     if screen is None:
         return walk
     screen.measure_all(walk)
@@ -170,12 +175,15 @@ def _search(
         list(screen.trials.values()),
         _fully_quantized(study, rankings, limits),
         study.parts.search.evaluations,
-        lambda screened, count: _chosen(study, screened, count),
+        lambda screened, count: _chosen(study, screened, count, bool(latencies)),
     )
     if not listed:
         # Nothing could be screened: its failure shows why.
         listed = [_uniform(study, INT8, limits, next(iter(rankings)))]
     study.tracker.log_table(run, SCREENING, screen.table(listed))
+    if goal.latency:
+        # It loses nothing, so that what is slower than it is not on the front.
+        listed.append(_uniform(study, FLOAT32, limits, next(iter(rankings))))
     return _Shortlist(listed)
 
 
@@ -204,13 +212,18 @@ def _uniform(study: Study, precision: str, limits: DeviceLimits, base: str) -> C
     return complete(every, limits.layers, base)
 
 
-def _chosen(study: Study, screened: Sequence[Trial], count: int) -> list[Trial]:
-    """Choose what is evaluated in full: along the front, or near the constraint."""
+def _chosen(study: Study, screened: Sequence[Trial], count: int, timed: bool) -> list[Trial]:
+    """Choose what is evaluated in full: along the front, or near the constraint.
+
+    `timed` says whether the latency of what was screened is predicted.
+    """
     constraint = study.settings.constraint
+    objectives = screened_objectives(study.settings.goal if timed else Goal())
     if constraint.limits():
         known = with_float_shares(smoothed(screened), study.subject.layers)
-        return constraint.shorten(known, count, study.subject.baseline["size_bytes"])
-    return spread(screened, count, len(study.subject.samples))
+        size = study.subject.baseline["size_bytes"]
+        return constraint.shorten(known, count, size, objectives)
+    return spread(screened, count, len(study.subject.samples), objectives)
 
 
 def _bases(study: Study, run: str) -> list[str]:

@@ -50,8 +50,10 @@ class Study:
         contents = [self.subject.original_sha256, self.subject.fingerprint, *runtime]
         # What `task=auto` guessed.
         contents.append(identity(self.subject.task))
-        # The constraint decides which candidates are evaluated.
-        return content_key([*contents, self.parts.identity, self.settings.constraint.limits()])
+        # The constraint decides which candidates are evaluated, and so does a trade-off of latency.
+        limits, goal = self.settings.constraint.limits(), self.settings.goal
+        wanted = [asdict(goal)] if goal.latency else []
+        return content_key([*contents, self.parts.identity, limits, *wanted])
 
     def registers(self, record: StudyRecord) -> bool:
         """Return whether to register models; if none meets the constraint, none is."""
