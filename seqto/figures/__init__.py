@@ -9,7 +9,9 @@ from seqto.figures.formats import (
     is_known,
 )
 from seqto.figures.table import (
+    CONVERSIONS,
     LOSS,
+    PREDICTED,
     Figure,
     Limit,
     Metrics,
@@ -27,7 +29,9 @@ from seqto.figures.table import (
 )
 
 __all__ = [
+    "CONVERSIONS",
     "LOSS",
+    "PREDICTED",
     "Figure",
     "Limit",
     "Metrics",

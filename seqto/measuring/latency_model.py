@@ -1,19 +1,26 @@
-"""How long candidates will take: profiled once a study, and fitted to a few measured mixes."""
+"""How long candidates will take: profiled once a study, and fitted to a few measured mixes.
+
+A device that does not tell how long each layer takes is timed with the whole model in each
+precision, and the layers' shares of that are those of a profile on this CPU. How far that carries
+is seen from the mixes: where predictions of mixes are too far off, there is none.
+"""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from scipy.optimize import nnls
 
+from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.graph.passages import flow_of, passages_of
 from seqto.measuring.node_times import NodeTimes, node_times
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject
 from seqto.measuring.turns import time_in_turns
 from seqto.phases import say
-from seqto.protocols import Previews, Profiles
+from seqto.protocols import Device, Previews, Profiles
 from seqto.search.walk import complete
 from seqto.types import (
     FLOAT32,
@@ -33,13 +40,21 @@ PROBES = 8
 _RUNS = (1, 1, 2, 2, 4, 4, 8, 16)
 """About how many layers in a row have the same precision, in each of the mixes."""
 
+_USELESS = 0.25
+"""With a larger error, predictions would not tell fast candidates from slow ones."""
+
 _log = logging.getLogger(__name__)
+
+
+class _Profiler(Device, Profiles, Protocol):
+    """A device that tells how long each kernel takes."""
 
 
 @dataclass(frozen=True)
 class _Profiled:
     """The nodes' times with all layers in one precision, as fast as the whole model was."""
 
+    precision: str
     times: NodeTimes
     model: Model
 
@@ -58,14 +73,10 @@ def find_latency_model(
 
     `left_out` are the layers that the device cannot run quantized.
     """
-    if not isinstance(parts.device, Profiles):
-        return None
     say("profiling layers")
     builder = _Builder(parts, subject, scheme, left_out)
     profiled = builder.profiled()
-    if profiled is None:
-        return None
-    mixes = builder.mixes([*profiled])
+    mixes = builder.mixes([each.precision for each in profiled.values()])
     uniform = [each.model for name, each in profiled.items() if name != FLOAT32]
     models = [builder.model(each) for each in mixes]
     say("timing mixes")
@@ -74,8 +85,14 @@ def find_latency_model(
     measured = [each.median_ms for each in latencies]
     wholes = dict(zip(profiled, [own.median_ms, *measured[: len(uniform)]], strict=True))
     scaled = {name: each.scaled(wholes[name]) for name, each in profiled.items()}
-    found = builder.assembled(scaled)
-    return fitted(found, mixes, measured[len(uniform) :])
+    found = fitted(builder.assembled(scaled), mixes, measured[len(uniform) :])
+    if found.error > _USELESS:
+        _log.warning(
+            "On %s the latency of mixes is off by %.0f %% of what their layers take by themselves.",
+            *(parts.device.name, 100 * found.error),
+        )
+        return None
+    return found
 
 
 class _Builder:
@@ -87,6 +104,7 @@ class _Builder:
         self._parts, self._subject = parts, subject
         self._scheme, self._left_out = scheme, left_out
         self._units = {each.name: each.unit for each in subject.layers}
+        self._profiler = self._find_profiler()
 
     def model(self, candidate: Candidate) -> Model:
         """Return a model that is as fast as the candidate's."""
@@ -95,21 +113,21 @@ class _Builder:
             return quantizer.preview(subject.model, subject.ranges, candidate)
         return quantizer.quantize(subject.model, subject.ranges, candidate)
 
-    def profiled(self) -> dict[str, _Profiled] | None:
-        """Return the profiles by precision, float32 first; only of those that run differently."""
-        floating = self._profile(FLOAT32)
-        if floating is None:
-            return None
-        found = {FLOAT32: floating}
+    def profiled(self) -> dict[str, _Profiled]:
+        """Return profiles by family of precisions, float32 first, of those that run differently."""
+        found = {FLOAT32: self._profile(FLOAT32, self.model(self._uniform(FLOAT32)))}
         for name in self._families():
             model = self.model(self._uniform(name))
-            if self._runs_as_float(model):
-                continue
-            profiled = self._profile(name)
-            if profiled is None:
-                return None
-            found[name] = profiled
+            if not self._runs_as_float(model):
+                found[family(name)] = self._profile(name, model)
         return found
+
+    def _find_profiler(self) -> _Profiler:
+        """Return the device, or this CPU if the device cannot tell how long each kernel takes."""
+        device, subject = self._parts.device, self._subject
+        if isinstance(device, Profiles) and device.profile(subject.model, subject.example):
+            return device
+        return OnnxRuntimeDevice()
 
     def mixes(self, precisions: Sequence[str]) -> list[Candidate]:
         """Return random mixes of these precisions, in longer and shorter runs of layers."""
@@ -173,20 +191,14 @@ class _Builder:
         every = Candidate.of(dict.fromkeys(self._units, precision))
         return complete(every, self._left_out, self._scheme)
 
-    def _profile(self, precision: str) -> _Profiled | None:
-        model = self.model(self._uniform(precision))
-        device, subject = self._parts.device, self._subject
-        assert isinstance(device, Profiles)
-        profile = device.profile(model, subject.example)
-        if profile is None:
-            return None
-        nodes = {node.name for node in subject.model.proto.graph.node}
-        return _Profiled(node_times(profile, {*self._units}, nodes), model)
+    def _profile(self, precision: str, model: Model) -> _Profiled:
+        profile = self._profiler.profile(model, self._subject.example)
+        nodes = {node.name for node in self._subject.model.proto.graph.node}
+        return _Profiled(precision, node_times(profile or (), {*self._units}, nodes), model)
 
     def _runs_as_float(self, model: Model) -> bool:
         """Return whether the same operations run the layers of this model as of the float model."""
-        device = self._parts.device
-        kinds = [device.kernels(each) for each in (model, self._subject.model)]
+        kinds = [self._profiler.kernels(each) for each in (model, self._subject.model)]
         return all(
             name in kinds[0] and kinds[0][name].op_type == kinds[1][name].op_type
             for name in self._units

@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from seqto.errors import CacheError, MetricError, reason
+from seqto.figures import PREDICTED
 from seqto.measuring.loss import losses_of
 from seqto.measuring.outputs import outputs_of
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject
-from seqto.pareto.limits import PREDICTED
 from seqto.phases import say
 from seqto.protocols import Device, Previews, StandIn
 from seqto.search.walk import Walk
@@ -25,20 +25,9 @@ _SMALL = 2**20
 
 
 class Screen:
-    """Measures candidates on a few samples, each once, and keeps the results in a folder.
+    """Measures candidates on a few samples, each once, and keeps the results in a folder."""
 
-    `latencies` predict how long candidates take, by their scheme.
-    """
-
-    def __init__(
-        self,
-        parts: Parts,
-        subject: Subject,
-        samples: int,
-        folder: Path,
-        latencies: Mapping[str, LatencyModel] | None = None,
-    ) -> None:
-        self._latencies = latencies or {}
+    def __init__(self, parts: Parts, subject: Subject, samples: int, folder: Path) -> None:
         self._parts = parts
         self._subject = subject
         self._samples = subject.calibration.first(samples)
@@ -47,6 +36,8 @@ class Screen:
         self._reference = self._outputs(subject.model)
         self._harm = subject.task.harm(self._reference)
         self.trials: dict[Candidate, Trial] = {}
+        self.latencies: Mapping[str, LatencyModel] = {}
+        """What predicts how long candidates take, by their scheme, if anything does."""
 
     def measure_all(self, walk: Walk) -> None:
         """Measure every candidate that the search asks for, and tell it the results."""
@@ -87,7 +78,7 @@ class Screen:
         return sorted(rows, key=lambda row: float(row.get("size_bytes") or 0))
 
     def _predicted(self, candidate: Candidate) -> dict[str, float]:
-        latency = self._latencies.get(candidate.scheme)
+        latency = self.latencies.get(candidate.scheme)
         return {} if latency is None else {PREDICTED: latency.predict(candidate)}
 
     def _kept(self, candidate: Candidate) -> dict[str, float]:

@@ -3,11 +3,14 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
-from seqto.protocols import Device, Program
+from seqto.protocols import Device, Program, SharesPrefixes
 from seqto.types import Arrays, Latency, Model
 
 ROUNDS = 3
 """How often each model has its turn; the quietest of its turns counts."""
+
+_ROUNDS_OF_LOADS = 2
+"""The same where each turn loads the model again."""
 
 _AT_ONCE = 2**30
 """Models of more bytes than this are not held at the same time."""
@@ -41,13 +44,34 @@ def _groups(models: Sequence[Model], standard: Model) -> Iterator[Sequence[Model
 
 
 def _timed(models: Sequence[Model], inputs: Arrays, device: Device) -> list[Latency]:
+    turns = _held if _holds_several(device) else _one_by_one
+    rounds = turns(models, inputs, device)
+    return [min(each, key=lambda turn: turn.median_ms) for each in zip(*rounds, strict=True)]
+
+
+def _holds_several(device: Device) -> bool:
+    """Return whether many models may be loaded at once: not in processes, nor remotely."""
+    return isinstance(device, SharesPrefixes) and device.shares_prefixes
+
+
+def _held(models: Sequence[Model], inputs: Arrays, device: Device) -> list[list[Latency]]:
     with ExitStack() as stack:
         programs: list[Program] = []
         for model in models:
             programs.append(device.load(model))
             stack.callback(programs[-1].close)
-        rounds = [[each.time(inputs) for each in programs] for _ in range(ROUNDS)]
-    return [min(turns, key=lambda each: each.median_ms) for turns in zip(*rounds, strict=True)]
+        return [[each.time(inputs) for each in programs] for _ in range(ROUNDS)]
+
+
+def _one_by_one(models: Sequence[Model], inputs: Arrays, device: Device) -> list[list[Latency]]:
+    def turn(model: Model) -> Latency:
+        program = device.load(model)
+        try:
+            return program.time(inputs)
+        finally:
+            program.close()
+
+    return [[turn(each) for each in models] for _ in range(_ROUNDS_OF_LOADS)]
 
 
 def _scaled(latency: Latency, factor: float) -> Latency:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from seqto.figures import Limit, limited
+from seqto.figures import PREDICTED, Limit, limited
 from seqto.pareto.front import comparable, non_dominated
 from seqto.types import CONSTRAINT, Front, Recommendation, StudyRecord, Trial
 
@@ -23,9 +23,6 @@ _ROUNDING = 1e-9
 """What the arithmetic of fractions may be off by: 1 - 0.7 is more than 0.3."""
 
 _MIN = "min_"
-
-PREDICTED = "latency_predicted_ms"
-"""The figure of how long a screened candidate will take, where that is known."""
 
 
 class Limits:

@@ -21,7 +21,7 @@ from seqto.figures import (
 )
 from seqto.pareto.front import comparable
 from seqto.report.answer import answer
-from seqto.report.certainty import certainty, hints
+from seqto.report.certainty import remarks
 from seqto.report.chart import FLOAT, FRONT, OTHER, Dot, Series, chart
 from seqto.report.commands import load_command, rebuild_command, session_lines, study_command
 from seqto.report.info import EXCLUDED, Axis, axis, front_info, sensitivity_info, study_title
@@ -130,7 +130,7 @@ def study_page(
         study=record.id,
         command=study_command(record),
         answer=answer(record, front),
-        remarks={**certainty(record, front), **hints(record, front)},
+        remarks=remarks(record, front),
         counts=_counts(record, front),
         hypervolume=in_digits(front.hypervolume),
         choices=choices(record, front),

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from seqto.figures import LOSS, Figure, columns, figure, float_metrics
 from seqto.pareto.front import comparable
-from seqto.report.certainty import certainty, hints
+from seqto.report.certainty import remarks
 from seqto.report.info import study_title
 from seqto.report.wording import in_words, spread_members
 from seqto.types import (
@@ -51,8 +51,7 @@ def print_front(console: Console, record: StudyRecord, front: Front) -> None:
     if front.recommended:
         console.print()
         console.print(_recommended(record, front))
-    remarks = {**certainty(record, front), **hints(record, front)}
-    for label, words in remarks.items():
+    for label, words in remarks(record, front).items():
         console.print(f"{label}: {words}", style="dim", highlight=False, markup=False)
 
 

@@ -5,6 +5,7 @@ time of a choice is not only the sum of its layers' times, and choices with few,
 of integers may be faster than those with more layers in integers.
 """
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +29,9 @@ _MINOR = 0.01
 """The weight of what is not traded off: of equally good choices the smaller or faster is taken."""
 
 _ROUNDING = 1e-9
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -227,6 +231,11 @@ def timed_solutions(menu: Menu, latency: LatencyModel, goal: Goal, budgets: int)
         choice = timed.best(size, share, max_harm=harm, max_ms=limit)
         if choice is not None:
             found.append(choice)
+    if len(found) == 1:
+        _log.warning(
+            "Nothing is predicted to take at most %g ms: the fastest takes about %.3g ms.",
+            *(goal.max_latency_ms, timed.predict(fastest)),
+        )
     return [*found, menu.unchanged()]
 
 

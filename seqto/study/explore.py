@@ -23,7 +23,7 @@ from seqto.search.planned import Planned
 from seqto.search.walk import Walk, complete
 from seqto.sensitivity.stability import stability
 from seqto.study.device_limits import DeviceLimits
-from seqto.study.latencies import Latencies, latencies_of, time_candidates
+from seqto.study.latencies import latencies_of, time_candidates
 from seqto.study.plan import Study
 from seqto.study.schemes import as_table, compare_schemes
 from seqto.study.settings import StudySettings
@@ -120,13 +120,14 @@ def _search_once(
 ) -> bool:
     """Search over the remaining layers; return whether some were excluded meanwhile."""
     index = limits.next_index
+    screen = _screen(study) if limits.any_left else None
     full = _fully_quantized(study, rankings, limits)
-    if study.parts.search.screens and limits.any_left and full:
+    if screen is not None and full:
         # If the device cannot run full int8, every screened candidate would fail, one by one.
         (trial,) = trials.of([Assignment(index, full[0])])
         if limits.learn(trial, index + 1):
             return True
-    search = _search(study, run, rankings, limits)
+    search = _search(study, run, rankings, limits, screen)
     failed = 0
     while candidates := search.ask(study.settings.batch):
         say("measuring", index, index + len(candidates) + search.remaining())
@@ -146,16 +147,16 @@ def _search_once(
     return False
 
 
-def _screen(study: Study, latencies: Latencies) -> Screen | None:
+def _screen(study: Study) -> Screen | None:
     """Return the screen for the search's candidates, or None if it does without."""
     if not study.parts.search.screens:
         return None
     folder = study.workspace.screens(study.key)
-    return Screen(study.parts, study.subject, study.parts.search.screens, folder, latencies)
+    return Screen(study.parts, study.subject, study.parts.search.screens, folder)
 
 
 def _search(
-    study: Study, run: str, rankings: Rankings, limits: DeviceLimits
+    study: Study, run: str, rankings: Rankings, limits: DeviceLimits, screen: Screen | None
 ) -> "Walk | _Shortlist":
     """Return the source of complete candidates: the search, or the best of its screening."""
     if not limits.any_left:
@@ -167,9 +168,9 @@ def _search(
         return _Shortlist([_uniform(study, FLOAT32, limits, next(iter(rankings)))])
     goal, latencies = study.settings.goal, latencies_of(study, run, rankings, limits.layers)
     walk = Walk(study.parts.search, rankings, limits.layers, latencies, goal)
-    screen = _screen(study, latencies)
     if screen is None:
         return walk
+    screen.latencies = latencies
     screen.measure_all(walk)
     listed = shortlist(
         list(screen.trials.values()),
@@ -236,7 +237,9 @@ def _bases(study: Study, run: str) -> list[str]:
         return [""]
     table = study.tracker.read_study(run).tables.get(SCHEMES)
     if table is None:
-        table = as_table(compare_schemes(quantizer, study.subject, study.parts.device))
+        timed = study.settings.goal.is_timed
+        results = compare_schemes(quantizer, study.subject, study.parts.device, timed)
+        table = as_table(results)
         study.tracker.log_table(run, SCHEMES, table)
     return [str(row["scheme"]) for row in table if row["base"]]
 

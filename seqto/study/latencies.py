@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 
 from seqto.errors import DeviceError, DeviceTransportError
+from seqto.figures import CONVERSIONS, PREDICTED
 from seqto.measuring.evaluate import latency_figures
 from seqto.measuring.latency_model import find_latency_model
 from seqto.measuring.turns import time_in_turns
 from seqto.pareto.front import comparable
-from seqto.pareto.limits import PREDICTED
 from seqto.phases import say
 from seqto.protocols import SearchesLatency
 from seqto.study.conclude import rebuilt
@@ -22,9 +22,6 @@ DOCUMENT = "latency.json"
 
 TURNS = "latency_turns.json"
 """The study's document of which trials were timed in turns."""
-
-CONVERSIONS = "latency_conversions_ms"
-"""The figure of how much of a candidate's time goes into conversions, as predicted."""
 
 ERROR = "latency_error"
 """The study's figure of by which share predictions are off, on average."""

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from seqto.figures import PREDICTED
 from seqto.pareto.front import comparable, non_dominated
-from seqto.pareto.limits import PREDICTED
 from seqto.pareto.recommend import WORKS
 from seqto.types import Candidate, Goal, Trial
 

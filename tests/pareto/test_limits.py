@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from seqto.pareto.limits import ANSWER, PREDICTED, Constraint, Gate, with_answer
+from seqto.figures import PREDICTED
+from seqto.pareto.limits import ANSWER, Constraint, Gate, with_answer
 from seqto.types import Candidate, Front, Recommendation, Trial, TrialState
 
 
