@@ -19,14 +19,17 @@ from seqto.types import FLOAT32, Goal, LatencyModel, TimedLayer
 _HOPELESS, _HARDLY_ANY = 0.6, 1e-4
 """The divergences between which candidates may be worth their evaluation."""
 
-_GAP = 1e-3
-"""By which share a solution may be above the best one."""
+_GAP = 5e-3
+"""By which share a solution may be above the best one: predictions are not better than that."""
 
-_SECONDS = 5.0
-"""After this long the best solution so far is taken."""
+_NODES = 2000
+"""After so many branches the best solution so far is taken; a time would not be the same twice."""
 
 _MINOR = 0.01
 """The weight of what is not traded off: of equally good choices the smaller or faster is taken."""
+
+_HARM = 1e-3
+"""The weight of harm within its limit: what is cheaper by less than that is not worth all of it."""
 
 _ROUNDING = 1e-9
 
@@ -97,9 +100,9 @@ class TimedMenu:
         whole = {each.name: chosen.get(each.name, FLOAT32) for each in self.latency.layers}
         return self.latency.spent(whole).total_ms
 
-    def fastest(self) -> list[int] | None:
+    def fastest(self) -> list[int]:
         """Return the choice that takes the least time, whatever its harm."""
-        return self.best(size=_MINOR / 10, latency=1.0)
+        return self.best(size=_MINOR / 10, latency=1.0) or self.menu.unchanged()
 
     def best(
         self,
@@ -116,15 +119,17 @@ class TimedMenu:
         units, options = self.menu.costs.shape
         bound = np.ones(self.width)
         rows = _Rows(*(list(each) for each in vars(self._structure).values()))
+        # Relative to the limit, because the solver ignores differences below 1e-6.
+        most = max_harm or float(self.menu.costs.max()) or 1.0
+        harms = (self.menu.costs / most).reshape(-1)
         if max_harm is not None:
-            # Relative to the limit, because the solver ignores differences below 1e-6.
-            harms = (self.menu.costs / max_harm).reshape(-1)
             bound[: units * options] = harms <= 1 + _ROUNDING
             rows.add(enumerate(np.where(harms <= 1, harms, 0).tolist()), 0, 1 + _ROUNDING)
         if max_ms is not None:
             shares = (self._costs / self.float_ms).tolist()
             rows.add(enumerate(shares), -np.inf, (max_ms - self._base_ms()) / self.float_ms)
         prices = latency * self._costs / self.float_ms
+        prices[: units * options] += _HARM * np.minimum(harms, 1)
         prices[: units * options] += size * self.menu.sizes.reshape(-1) / self.float_bytes
         whole = np.zeros(self.width)
         whole[: units * options] = 1
@@ -133,7 +138,7 @@ class TimedMenu:
             integrality=whole,
             bounds=Bounds(0, bound),
             constraints=rows.constraint(self.width),
-            options={"mip_rel_gap": _GAP, "time_limit": _SECONDS},
+            options={"mip_rel_gap": _GAP, "node_limit": _NODES},
         )
         if result.x is None:
             return None
@@ -219,17 +224,22 @@ def timed_solutions(menu: Menu, latency: LatencyModel, goal: Goal, budgets: int)
     Within a limit on latency there may be fewer; if nothing meets it, it is the fastest choice.
     """
     timed = TimedMenu(menu, latency)
-    fastest = timed.fastest() or menu.unchanged()
+    fastest = timed.fastest()
     limit = None
     if goal.max_latency_ms is not None:
         # Predictions are off, also by twice what they are on average.
         limit = goal.max_latency_ms / (1 + 2 * latency.error)
     weights = _weights(goal)
     found = [fastest]
-    for at, harm in enumerate(_harms(menu, fastest, budgets)):
-        size, share = weights[at % len(weights)]
-        choice = timed.best(size, share, max_harm=harm, max_ms=limit)
-        if choice is not None:
+    for size, share in weights:
+        cheapest = timed.best(size, share, max_ms=limit)
+        if cheapest is None:
+            break
+        for harm in _harms(menu, cheapest, -(-budgets // len(weights))):
+            choice = timed.best(size, share, max_harm=harm, max_ms=limit)
+            if choice is None:
+                # Nor is there one of less harm.
+                break
             found.append(choice)
     if len(found) == 1:
         _log.warning(
@@ -246,9 +256,9 @@ def _weights(goal: Goal) -> list[tuple[float, float]]:
     return [(_MINOR, 1.0)] if goal.latency else [(1.0, _MINOR)]
 
 
-def _harms(menu: Menu, fastest: Sequence[int], count: int) -> list[float]:
+def _harms(menu: Menu, cheapest: Sequence[int], count: int) -> list[float]:
     """Return harms in even steps of their logarithm, from the most that is worth trying down."""
-    most = max(menu.harm(fastest), menu.harm(menu.smallest()))
+    most = menu.harm(cheapest)
     if most <= 0:
         return [1.0]
     high = min(most, _HOPELESS)

