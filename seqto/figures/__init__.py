@@ -10,7 +10,9 @@ from seqto.figures.formats import (
     is_known,
 )
 from seqto.figures.table import (
+    CONVERSIONS,
     LOSS,
+    PREDICTED,
     Figure,
     Limit,
     Metrics,
@@ -28,7 +30,9 @@ from seqto.figures.table import (
 )
 
 __all__ = [
+    "CONVERSIONS",
     "LOSS",
+    "PREDICTED",
     "Figure",
     "Limit",
     "Metrics",

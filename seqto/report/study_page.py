@@ -23,7 +23,7 @@ from seqto.figures import (
 )
 from seqto.pareto.front import comparable
 from seqto.report.answer import answer
-from seqto.report.certainty import certainty, hints
+from seqto.report.certainty import remarks
 from seqto.report.chart import FLOAT, FRONT, OTHER, Dot, Series, chart
 from seqto.report.commands import (
     mlflow_lines,
@@ -156,7 +156,7 @@ def study_page(
         study=record.id,
         command=study_command(record),
         answer=answer(record, front),
-        remarks={**certainty(record, front), **hints(record, front)},
+        remarks=remarks(record, front),
         counts=_counts(record, front),
         hypervolume=in_digits(front.hypervolume),
         choices=choices(record, front, links),

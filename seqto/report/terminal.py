@@ -10,7 +10,7 @@ from rich.text import Text
 
 from seqto.figures import Figure, columns, figure, float_metrics
 from seqto.pareto.front import comparable
-from seqto.report.certainty import certainty, hints
+from seqto.report.certainty import remarks
 from seqto.report.info import study_title
 from seqto.report.wording import in_words, spread_members
 from seqto.types import SCHEMES, Candidate, Front, StudyRecord, Trial
@@ -29,8 +29,7 @@ def print_front(console: Console, record: StudyRecord, front: Front) -> None:
     if front.recommended:
         console.print()
         console.print(_recommended(record, front))
-    remarks = {**certainty(record, front), **hints(record, front)}
-    for label, words in remarks.items():
+    for label, words in remarks(record, front).items():
         console.print(f"{label}: {words}", style="dim", highlight=False, markup=False)
 
 

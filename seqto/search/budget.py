@@ -10,7 +10,8 @@ from pydantic.dataclasses import dataclass
 from seqto.search.greedy import exchanges
 from seqto.search.options import Menu
 from seqto.search.planned import Planned
-from seqto.types import LayerScore
+from seqto.search.timed import timed_solutions
+from seqto.types import Goal, LatencyModel, LayerScore
 
 _HOPELESS, _HARDLY_ANY = 0.6, 1e-4
 """The divergences between which candidates may be worth their evaluation."""
@@ -38,9 +39,20 @@ class BudgetSearch(Planned):
         if not ranking:
             return
         menu = Menu(ranking)
+        self.plan(map(menu.candidate, solutions(menu, self._budgets)))
+
+    def start_timed(self, ranking: Sequence[LayerScore], latency: LatencyModel, goal: Goal) -> None:
+        """Solve the program that knows latency, for as many harms as there are budgets."""
+        self.plan([])
+        if not ranking:
+            return
+        menu = Menu(ranking)
+        self.plan(map(menu.candidate, timed_solutions(menu, latency, goal, self._budgets)))
+
+    @property
+    def _budgets(self) -> int:
         # Each evaluation is chosen from two solutions.
-        budgets = self.budgets or 2 * self.evaluations
-        self.plan(map(menu.candidate, solutions(menu, budgets)))
+        return self.budgets or 2 * self.evaluations
 
 
 def solutions(menu: Menu, budgets: int) -> list[list[int]]:

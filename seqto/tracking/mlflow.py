@@ -160,6 +160,18 @@ class MlflowTracker:
         self._runs.write(study, metrics=figures)
 
     @in_one_go
+    def log_times(
+        self,
+        study: str,
+        baseline: Mapping[str, float],
+        trials: Mapping[str, Mapping[str, float]],
+    ) -> None:
+        """Record the metrics again: the latest value of each counts."""
+        for trial, figures in trials.items():
+            self._runs.write(trial, metrics=figures)
+        self._runs.write(study, metrics=baseline_metrics(baseline))
+
+    @in_one_go
     def tag_study(self, study: str, tags: Mapping[str, str]) -> None:
         """Record tags of the parent run."""
         self._runs.write(study, tags=tags)

@@ -2,7 +2,19 @@
 
 from seqto.types.candidates import Candidate
 from seqto.types.fronts import Front, Recommendation, Version
+from seqto.types.goals import Goal
 from seqto.types.keys import content_key, sha256
+from seqto.types.latency import (
+    Crossings,
+    KernelTime,
+    LatencyModel,
+    Passage,
+    Profile,
+    Rates,
+    TimedLayer,
+    TimedOperation,
+    TimeSpent,
+)
 from seqto.types.layer_scores import NEGLIGIBLE, RUINED, Layer, LayerScore
 from seqto.types.model_outputs import Estimate, Outputs, Targets
 from seqto.types.observed import Entry, Observed, together
@@ -75,13 +87,17 @@ __all__ = [
     "Arrays",
     "BatchAxes",
     "Candidate",
+    "Crossings",
     "DataSplit",
     "Entry",
     "Estimate",
     "Front",
+    "Goal",
     "Interface",
     "Kernel",
+    "KernelTime",
     "Latency",
+    "LatencyModel",
     "Layer",
     "LayerScore",
     "Learned",
@@ -90,7 +106,10 @@ __all__ = [
     "Model",
     "Observed",
     "Outputs",
+    "Passage",
+    "Profile",
     "Ranges",
+    "Rates",
     "Reading",
     "Recommendation",
     "Samples",
@@ -100,6 +119,9 @@ __all__ = [
     "Table",
     "Targets",
     "TensorSpec",
+    "TimeSpent",
+    "TimedLayer",
+    "TimedOperation",
     "Trial",
     "TrialState",
     "Version",
