@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from seqto.cli.entry import JobFailure
 from seqto.cli.hydra_files import save_masked
-from seqto.cli.launchers import check_installed, check_store, where_to_record
+from seqto.cli.launchers import check_installed, check_store, is_ray
 from seqto.cli.leftovers import discard
 from seqto.config.complaints import complain, exit_code
 from seqto.config.compose import remember_secrets_of
@@ -169,12 +169,18 @@ class SeqtoSweeper(Sweeper):
         check_store(chosen, tracker)
 
         def launch(study: str, groups: Sequence[Sequence[Any]]) -> list[str]:
-            words = [*overrides, *where_to_record(chosen, tracker)]
-            return self._launch([[*words, *job_overrides(study, each)] for each in groups])
+            return self._launch([[*overrides, *job_overrides(study, each)] for each in groups])
 
         in_process = chosen._target_.endswith(".BasicLauncher")
         with open_dict(config):
             del config["hydra"]
+        if is_ray(chosen):
+            from seqto.measuring.cluster import connected
+
+            options = OmegaConf.to_container(chosen.ray, resolve=True)
+            with connected(options["init"]):
+                run_study_of(config, None, folder, overrides, options["remote"])
+            return
         # Hydra's own launcher would compose a config per candidate, only to run it in this process.
         run_study_of(config, None if in_process else launch, folder, overrides)
 
