@@ -181,7 +181,7 @@ def kills(plan: Plan) -> Step:
     """SIGKILL, SIGTERM and SIGINT at any moment; the same command goes on."""
     step, (wanted, seconds) = Step(), undisturbed(plan)
     signals = [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
-    for turn in range(plan.times(2, 24)):
+    for turn in range(plan.times(1, 24)):
         folder, number = plan.folder / f"kill-{turn}", signals[turn % len(signals)]
         child, moment = Child(folder, [*STUDY, "-m"]), plan.chance.uniform(0.05, 1.0) * seconds
         time.sleep(moment)
@@ -378,7 +378,7 @@ def models(plan: Plan) -> Step:
         (folder / "how.txt").write_text(how)
         return words
 
-    return _fuzzed(plan, "model", plan.times(12, 500), prepare)
+    return _fuzzed(plan, "model", plan.times(8, 500), prepare)
 
 
 def configs(plan: Plan) -> Step:
@@ -392,7 +392,7 @@ def configs(plan: Plan) -> Step:
         (folder / "how.txt").write_text(repr(words))
         return [*STUDY, *words, "-m"]
 
-    return _fuzzed(plan, "config", plan.times(8, 200), prepare)
+    return _fuzzed(plan, "config", plan.times(5, 200), prepare)
 
 
 def _fuzzed(plan: Plan, name: str, count: int, prepare: Callable[[Path, int], list[str]]) -> Step:

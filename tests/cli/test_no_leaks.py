@@ -133,13 +133,7 @@ def test_no_error_leaks_a_password(
         assert "MLFLOW_TRACKING_USERNAME" in said and "does not answer" not in said
 
 
-PRINTS = (
-    ("--cfg", "job"),
-    ("-c", "all"),
-    ("--cfg=hydra",),
-    ("--info", "all"),
-    ("--info", "config"),
-)
+PRINTS = ("--cfg job", "-c all", "--cfg=hydra", "--info all", "--info config")
 
 
 @pytest.mark.parametrize("option", PRINTS)
