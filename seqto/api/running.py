@@ -15,9 +15,8 @@ from seqto.config.build import (
     Given,
     build_context,
     build_settings,
-    contact_tracker,
-    fetch_model,
 )
+from seqto.config.needs import check_needs
 from seqto.identity import settings
 from seqto.measuring.batch import shares_prefixes
 from seqto.measuring.parts import GROUPS, READ
@@ -90,9 +89,8 @@ def run_config(
     """
     # Report wrong values before anything is fetched.
     build_settings(config, 1)
-    contact_tracker(config, given)
     # Not within the display, because a download shows its own progress bar.
-    fetch_model(config, given)
+    check_needs(config, given)
     with listening(display.say), display.prepare():
         context = build_context(config, given)
     parts, subject, tracker = context.parts, context.subject, context.tracker

@@ -6,9 +6,9 @@ _GROUPS = ("model", "dataset")
 """The groups whose choices have such values."""
 
 
-def check_given(config: DictConfig) -> None:
+def check_given(config: DictConfig, *groups: str) -> None:
     """Raise MissingMandatoryValue if a value that a user has to give is missing."""
-    for group in _GROUPS:
+    for group in groups or _GROUPS:
         chosen = config.get(group)
         # A group that was overridden by a value is told of later.
         for key in chosen if isinstance(chosen, DictConfig) else ():

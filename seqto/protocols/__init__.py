@@ -21,6 +21,7 @@ from seqto.protocols.datasets import Dataset, HasInputs
 from seqto.protocols.devices import (
     DecodesWeights,
     Device,
+    HasNeeds,
     MeasuresLoading,
     Program,
     SeveralWorkers,
@@ -55,6 +56,7 @@ __all__ = [
     "GuessedTask",
     "Harm",
     "HasInputs",
+    "HasNeeds",
     "Learns",
     "MeasuresLoading",
     "Metric",

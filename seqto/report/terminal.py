@@ -22,6 +22,7 @@ from rich.text import Text
 
 from seqto.figures import LOSS, Figure, columns, figure, float_metrics
 from seqto.pareto.front import comparable
+from seqto.pareto.lost import lost_in_words
 from seqto.report.certainty import certainty, hints
 from seqto.report.info import study_title
 from seqto.report.wording import in_words, spread_members
@@ -51,7 +52,9 @@ def print_front(console: Console, record: StudyRecord, front: Front) -> None:
     if front.recommended:
         console.print()
         console.print(_recommended(record, front))
-    remarks = {**certainty(record, front), **hints(record, front)}
+    missing = lost_in_words(record.trials)
+    remarks = {**({"lost": missing} if missing else {}), **certainty(record, front)}
+    remarks |= hints(record, front)
     for label, words in remarks.items():
         console.print(f"{label}: {words}", style="dim", highlight=False, markup=False)
 

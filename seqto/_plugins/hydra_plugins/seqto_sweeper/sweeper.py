@@ -16,6 +16,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import MissingMandatoryValue
 
 from seqto.cli.entry import JobFailure
 from seqto.cli.hydra_files import save_masked
@@ -160,7 +161,15 @@ class SeqtoSweeper(Sweeper):
     def _study(self, overrides: list[str], folder: Path) -> None:
         assert self.config is not None
         config = self._composed(overrides)
-        check_given(config)
+        try:
+            check_given(config)
+        except MissingMandatoryValue:
+            if not str(config.device.get("_target_", "")).endswith(".OnnxRuntimeDevice"):
+                from seqto.config.needs import check_needs
+
+                # A device that needs more than this has it all told at once.
+                check_needs(config)
+            raise
         # Heavy: seconds in which a missing value is told already.
         from seqto.cli.study_command import run_study_of
         from seqto.config.build import build_tracker
