@@ -10,6 +10,7 @@ from onnx_models import build, weight
 from seqto.datasets.digits import DigitsDataset
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.graph.files import save_model
+from seqto.graph.quantized import quantized_nodes
 from seqto.measuring.parts import Parts
 from seqto.measuring.pool import Pool
 from seqto.measuring.record import Assignment
@@ -83,8 +84,8 @@ class ProbedDevice:
         return program if latency is None else _Timed(program, latency)
 
     def latency(self, model: Model) -> float | None:
-        """Return the time that the test chose, if it chose one."""
-        return self.latencies.get(self.index)
+        """Return the time that the test chose for so many quantized layers, if it chose one."""
+        return self.latencies.get(len(quantized_nodes(model)))
 
     def describe(self) -> dict[str, str]:
         """Return the facts of the CPU."""
@@ -209,9 +210,11 @@ class Lab:
         before: Callable[[int], None] = lambda index: None,
         publish: Callable[[StudyRecord, Front], Sequence[Path]] = lambda record, front: [],
         watch: Callable[[Trial, int, int], None] = lambda trial, done, total: None,
+        show: Callable[[StudyRecord, Front], Sequence[Path]] | None = None,
         **settings: object,
     ) -> Outcome:
         """Run the study in this process; `log` gets the numbers of the candidates launched."""
         self.device.index = -1
         launch = self.launch(tracker, [] if log is None else log, before)
-        return run_study(self.study(tracker, **settings), launch, watch, publish, CONFIG)
+        study = self.study(tracker, **settings)
+        return run_study(study, launch, watch, publish, CONFIG, show=show)

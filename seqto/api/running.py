@@ -3,6 +3,7 @@
 import math
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +15,7 @@ from seqto import __version__
 from seqto.config.build import (
     Given,
     build_context,
+    build_parts,
     build_settings,
 )
 from seqto.config.needs import check_needs
@@ -24,9 +26,12 @@ from seqto.measuring.pool import Pool, workers_of
 from seqto.measuring.provenance import MACHINE
 from seqto.measuring.record import Assignment
 from seqto.phases import listening
+from seqto.protocols import Fetched
 from seqto.report.note import study_note
-from seqto.report.writing import write_files
+from seqto.report.page_links import links_of
+from seqto.report.writing import write_files, write_picture
 from seqto.secrets import masked_values
+from seqto.study.conclude import save_recommended
 from seqto.study.device_limits import DOCUMENT
 from seqto.study.explore import PROVENANCE, Launch
 from seqto.study.plan import Study
@@ -46,8 +51,12 @@ _JOB_SIZE = 8
 class Display(Protocol):
     """What a study shows while it runs."""
 
-    def prepare(self) -> Any:
-        """Return a context within which the model and the samples are prepared."""
+    def start(self) -> None:
+        """Show what is done from now on."""
+        ...
+
+    def aside(self) -> AbstractContextManager[Any]:
+        """Return a context within which another part may show something of its own."""
         ...
 
     def introduce(self, study: Study) -> None:
@@ -70,6 +79,8 @@ class Finished:
     study: Study
     outcome: Outcome
     environment: Mapping[str, str]
+    files: tuple[Path, ...] = ()
+    """The recommended models that were saved, the answer first."""
 
 
 def run_config(
@@ -81,17 +92,22 @@ def run_config(
     launch: JobLaunch | None = None,
     overrides: Sequence[str] | None = None,
     command: str = "",
+    save_models: bool = False,
 ) -> Finished:
     """Run the study that this config describes, with the objects in `given` instead of names.
 
     Without a launcher, processes on this machine measure the candidates. The study's files are
-    written into the folder, if one is given.
+    written into the folder, if one is given; with `save_models` the recommended models, too.
     """
-    # Report wrong values before anything is fetched.
+    # Report wrong values before anything is fetched, and before MLflow is imported.
     build_settings(config, 1)
-    # Not within the display, because a download shows its own progress bar.
-    check_needs(config, given)
-    with listening(display.say), display.prepare():
+    display.start()
+    display.say("starting")
+    parts = build_parts(config, given)
+    # A download shows its own progress bar.
+    with display.aside() if isinstance(parts.source, Fetched) else nullcontext():
+        check_needs(config, given)
+    with listening(display.say):
         context = build_context(config, given)
     parts, subject, tracker = context.parts, context.subject, context.tracker
     pool = Pool(parts, subject, tracker, workers_of(parts))
@@ -102,21 +118,35 @@ def run_config(
     display.say("opening the study")
     display.introduce(study)
     environment = _environment(study)
+    files: list[Path] = []
 
     def publish(record: StudyRecord, front: Front) -> Sequence[Path]:
-        display.say("drawing, storing models")
         if folder is None:
             return []
         tracker.log_note(record.id, study_note(record, front, tracker.pages(record.id, front)))
         exclusions = tracker.read_document(record.id, DOCUMENT)
-        return write_files(folder, record, front, environment, exclusions)
+        links = links_of(tracker, record.id, front, save_models)
+        if save_models:
+            files.extend(save_recommended(study, front, folder))
+        return write_files(folder, record, front, environment, exclusions, links)
+
+    def show(record: StudyRecord, front: Front) -> Sequence[Path]:
+        pages = tracker.pages(record.id, front)
+        tracker.log_note(record.id, study_note(record, front, pages, running=True))
+        return [] if folder is None else [write_picture(folder, record, front)]
 
     with listening(display.say), pool:
         measure = _in_jobs(launch, study) if launch else _in_processes(pool, study)
         outcome = run_study(
-            study, measure, display.advance, publish, _yaml(config, given), overrides
+            study,
+            measure,
+            display.advance,
+            publish,
+            _yaml(config, given),
+            overrides,
+            show=show,
         )
-    return Finished(study, outcome, environment)
+    return Finished(study, outcome, environment, tuple(files))
 
 
 def _in_processes(pool: Pool, study: Study) -> Launch:

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +18,11 @@ from seqto.config.shapes import check_shapes
 from seqto.errors import ConfigError, ConstraintError, StudyError
 from seqto.measuring.subject import Subject
 from seqto.pareto.lost import lost_in_words
-from seqto.report.terminal import (
-    StepLines,
-    StudyProgress,
-    can_show_bars,
-    print_front,
-    print_schemes,
-)
+from seqto.report.progress import StepLines, StudyProgress, can_show_bars
+from seqto.report.terminal import print_front, print_schemes
 from seqto.report.wording import in_words, task_in_words
 from seqto.report.writing import PAGE, PICTURE
 from seqto.secrets import MASK, masked_word
-from seqto.study.conclude import save_recommended
 from seqto.study.plan import Study
 from seqto.types import StudyRecord, Trial
 
@@ -58,6 +52,7 @@ def run_and_show(
             launch=launch,
             overrides=overrides,
             command=command_line(),
+            save_models=True,
         )
     _conclude(console, finished, folder)
     return finished
@@ -71,12 +66,13 @@ class _Terminal:
         bars = can_show_bars(console)
         self._progress = StudyProgress(console) if bars else StepLines(console)
         self.say, self.advance = self._progress.say, self._progress.advance
+        self.aside = self._progress.aside
 
-    def prepare(self) -> AbstractContextManager[Any]:
+    def start(self) -> None:
         self._stack.enter_context(self._progress)
-        return nullcontext()
 
     def introduce(self, study: Study) -> None:
+        self._progress.ended.objectives = study.settings.objectives
         parts, subject, facts = study.parts, study.subject, study.parts.device.describe()
         layers = "1 layer" if len(subject.layers) == 1 else f"{len(subject.layers)} layers"
         self._console.print(
@@ -121,8 +117,7 @@ def _conclude(console: Console, finished: Finished, folder: Path) -> None:
     print_schemes(console, outcome.record)
     print_front(console, outcome.record, outcome.front)
     # The first is the answer to the constraint, if there is one, else the balanced model.
-    files = save_recommended(study, outcome.front, folder)
-    lines = {"file": str(files[0])} if files else {}
+    lines = {"file": str(finished.files[0])} if finished.files else {}
     lines |= {"report": str(folder / PAGE), "picture": str(folder / PICTURE)}
     if study.registers(outcome.record):
         aliases = ", ".join(f"@{each.alias}" for each in outcome.front.recommended)

@@ -1,14 +1,13 @@
 """What a study needs before it begins, looked at all at once where a device needs a lot."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from seqto.config.build import Given, build_part, contact_tracker, fetch_model
 from seqto.config.complaints import complain
-from seqto.config.missing import check_given
-from seqto.errors import ConfigError, NeedsError
+from seqto.config.missing import check_files, check_given
+from seqto.errors import NeedsError
 from seqto.protocols import Device, HasNeeds
 
 
@@ -56,26 +55,15 @@ def _failures(check: "Check", config: DictConfig, given: Given | None) -> Iterat
 def _check_model(config: DictConfig, given: Given | None) -> None:
     if "model" not in (given or {}):
         check_given(config, "model")
-        _check_path(config, "model")
+        check_files(config, "model")
     fetch_model(config, given)
 
 
 def _check_data(config: DictConfig, given: Given | None) -> None:
     if "dataset" not in (given or {}):
         check_given(config, "dataset")
-        _check_path(config, "dataset")
+        check_files(config, "dataset")
 
-
-def _check_path(config: DictConfig, group: str) -> None:
-    """Raise if a file or folder that is named does not exist."""
-    path = OmegaConf.to_container(config[group]).get("path")  # type: ignore[union-attr]
-    # Names of data sets on a hub have no such path.
-    is_local = str(config[group].get("_target_", "")).endswith(_LOCAL)
-    if path and is_local and not Path(str(path)).expanduser().exists():
-        raise ConfigError(f"{group}.path={path} does not exist")
-
-
-_LOCAL = (".LocalModel", ".ImageFolder", ".ArrayFile", ".TextLines")
 
 Check = Callable[[DictConfig, Given | None], None]
 

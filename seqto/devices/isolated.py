@@ -17,7 +17,7 @@ from seqto.devices.helper_process import (
 )
 from seqto.devices.loading import is_watched, note, watched
 from seqto.errors import DeviceCompileError, DeviceError, DeviceRunError, DeviceTimeoutError
-from seqto.types import Arrays, Latency, Loading, Model
+from seqto.types import Arrays, Latency, Loading, Model, Profile
 
 Result = TypeVar("Result")
 
@@ -90,6 +90,19 @@ class IsolatedProgram:
             ) from error
 
 
+def isolated_profile(
+    device: InProcess, model: Model, inputs: Arrays, seconds: float
+) -> Profile | None:
+    """Return what a device that `Profiles` tells of this model, asked in a separate process."""
+    program = IsolatedProgram(device, lease(), seconds)
+    try:
+        what = f"load {model.name!r}"
+        program._call(DeviceCompileError, what, _begin, device, seconds=START_SECONDS)
+        return program._call(DeviceRunError, what, _profile, model, dict(inputs))
+    finally:
+        program.close()
+
+
 def _begin(state: State, device: InProcess) -> None:
     state["device"] = device
 
@@ -105,3 +118,7 @@ def _run(state: State, inputs: Arrays) -> list[np.ndarray]:
 
 def _time(state: State, inputs: Arrays) -> Latency:
     return state["program"].time(inputs)  # type: ignore[no-any-return]
+
+
+def _profile(state: State, model: Model, inputs: Arrays) -> Profile | None:
+    return state["device"].profile(model, inputs)  # type: ignore[no-any-return]

@@ -1,5 +1,6 @@
 """Devices that ONNX Runtime drives."""
 
+import json
 import platform
 import tempfile
 import time
@@ -13,14 +14,15 @@ import onnxruntime
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from seqto.devices.isolated import IsolatedProgram
+from seqto.devices.isolated import IsolatedProgram, isolated_profile
 from seqto.devices.loading import is_watched, measured, watched
 from seqto.devices.providers import refuse_missing
 from seqto.errors import DeviceError, DeviceImportError, DeviceRunError
 from seqto.graph.kernels import kernels
 from seqto.graph.load import first_line, load_graph
 from seqto.graph.sessions import session_opener, start_runtime
-from seqto.types import Arrays, Kernel, Latency, Loading, Model
+from seqto.graph.timings import profile_of
+from seqto.types import Arrays, Kernel, Latency, Loading, Model, Profile
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _CPU_PROVIDER = "CPUExecutionProvider"
@@ -32,6 +34,9 @@ _SETTLED_MS = 100.0
 
 _PATIENCE = 100
 """Fast models are called at most this many times `repeats`."""
+
+_PROFILED = 20
+"""How many calls a profile takes at least, so that some of them were not disturbed."""
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -95,10 +100,29 @@ class OnnxRuntimeDevice:
         # All fusions; the level above only changes tensor layouts, and node names with them.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         with tempfile.TemporaryDirectory(prefix="seqto-kernels-") as folder:
-            path = Path(folder) / "optimized.onnx"
-            options.optimized_model_filepath = str(path)
-            self._session(model, options)
-            return kernels(model, load_graph(path))
+            return kernels(model, load_graph(self._optimized(model, options, Path(folder))))
+
+    def profile(self, model: Model, inputs: Arrays) -> Profile | None:
+        """Return the time of each kernel by ONNX Runtime's profiler; None for other providers.
+
+        They run models as one kernel, or return before their work is done.
+        """
+        if self.provider != _CPU_PROVIDER:
+            return None
+        if self.isolated:
+            return isolated_profile(replace(self, isolated=False), model, inputs, self.seconds)
+        options = onnxruntime.SessionOptions()
+        options.enable_profiling = True
+        with tempfile.TemporaryDirectory(prefix="seqto-profile-") as name:
+            folder = Path(name)
+            optimized = self._optimized(model, onnxruntime.SessionOptions(), folder)
+            options.profile_file_prefix = str(folder / "profile")
+            session = self._session(model, options)
+            program = OnnxRuntimeProgram(session, self)
+            for _ in range(self.warmup + max(self.repeats, _PROFILED)):
+                program.run(inputs)
+            events = json.loads(Path(session.end_profiling()).read_text())
+            return profile_of(model, load_graph(optimized), events, self.warmup)
 
     def describe(self) -> Mapping[str, str]:
         """Return the runtime, the provider, the CPU and which integer kernels it uses."""
@@ -111,6 +135,13 @@ class OnnxRuntimeDevice:
             **self._session_entries(),
             **{f"option.{name}": value for name, value in self.options.items()},
         }
+
+    def _optimized(self, model: Model, options: onnxruntime.SessionOptions, folder: Path) -> Path:
+        """Write the graph that ONNX Runtime makes of the model with these options."""
+        path = folder / "optimized.onnx"
+        options.optimized_model_filepath = str(path)
+        self._session(model, options)
+        return path
 
     def _session(
         self, model: Model, options: onnxruntime.SessionOptions

@@ -1,6 +1,7 @@
 """The figures that are measured: what is known of each, and how numbers are written."""
 
 from seqto.figures.formats import (
+    as_measured,
     in_bytes,
     in_digits,
     in_ms,
@@ -9,7 +10,9 @@ from seqto.figures.formats import (
     is_known,
 )
 from seqto.figures.table import (
+    CONVERSIONS,
     LOSS,
+    PREDICTED,
     Figure,
     Limit,
     Metrics,
@@ -27,10 +30,13 @@ from seqto.figures.table import (
 )
 
 __all__ = [
+    "CONVERSIONS",
     "LOSS",
+    "PREDICTED",
     "Figure",
     "Limit",
     "Metrics",
+    "as_measured",
     "by_column",
     "columns",
     "costs",

@@ -148,6 +148,11 @@ def _of_targets(name: str, title: str, column: int, **others: Any) -> Figure:
 
 LOSS = "accuracy_loss"
 
+PREDICTED = "latency_predicted_ms"
+CONVERSIONS = "latency_conversions_ms"
+"""How long a candidate will take, and how much of that goes into conversions between floats and
+integers, as predicted where latency is searched for."""
+
 FIGURES: tuple[Figure, ...] = (
     Figure(
         LOSS,
@@ -218,6 +223,28 @@ FIGURES: tuple[Figure, ...] = (
         unit="ms",
         alias="fast",
         limit=Limit("8", "at most so many milliseconds an inference"),
+    ),
+    Figure(
+        PREDICTED,
+        title="predicted",
+        column=16,
+        detail=True,
+        write=in_ms,
+        label="predicted latency",
+        unit="ms",
+        objective=False,
+        in_views=False,
+    ),
+    Figure(
+        CONVERSIONS,
+        title="conversions",
+        column=16,
+        detail=True,
+        write=in_ms,
+        label="predicted time in conversions",
+        unit="ms",
+        objective=False,
+        in_views=False,
     ),
     Figure(
         "load_ms",

@@ -45,7 +45,7 @@ def measure(
             "size_ratio": size / subject.baseline["size_bytes"],
             **_left_in_float(candidate, subject),
             **_against_targets(outputs, subject),
-            **_times(latency),
+            **latency_figures(latency),
             **loading,
         },
         model.digest,
@@ -58,7 +58,7 @@ def float_latency(subject: Subject, device: Device) -> dict[str, float]:
     """Return how long the float model takes on the device, and what loading it takes."""
     program, loading = _loaded(subject.model, device)
     try:
-        return {**_times(program.time(subject.example)), **loading}
+        return {**latency_figures(program.time(subject.example)), **loading}
     finally:
         program.close()
 
@@ -132,7 +132,8 @@ def _against_targets(outputs: Outputs, subject: Subject) -> dict[str, float]:
     return found
 
 
-def _times(latency: Latency) -> dict[str, float]:
+def latency_figures(latency: Latency) -> dict[str, float]:
+    """Return a latency as figures of a candidate."""
     return {
         "latency_ms": latency.median_ms,
         "latency_p10_ms": latency.p10_ms,

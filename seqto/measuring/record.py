@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from seqto.figures import as_measured
 from seqto.interrupts import in_one_go
 from seqto.measuring.batch import Attempt
 from seqto.protocols import TrialLog
@@ -59,11 +60,15 @@ class Recorder:
         self._open.remove(trial)
 
     def _placed(self, measurement: Measurement) -> Measurement:
-        """Return the measurement with its machine, without latency if that is of another kind."""
+        """Return the measurement as it is recorded: rounded, with its machine.
+
+        There is no latency if that is of another kind of machine.
+        """
         metrics = measurement.metrics
         if self.timed_on and self.timed_on != self.machine:
             metrics = {k: v for k, v in metrics.items() if not k.startswith("latency_")}
-        return replace(measurement, metrics=metrics, machine=self.machine)
+        rounded = {name: as_measured(name, value) for name, value in metrics.items()}
+        return replace(measurement, metrics=rounded, machine=self.machine)
 
     @contextmanager
     def open_trials(self) -> Iterator[None]:

@@ -4,11 +4,12 @@ A search may try hundreds of candidates. Each is first measured on a few calibra
 never on evaluation samples, and only candidates that may be on the front are evaluated.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from seqto.errors import CacheError, MetricError, reason
+from seqto.figures import PREDICTED
 from seqto.measuring.loss import losses_of
 from seqto.measuring.outputs import outputs_of
 from seqto.measuring.parts import Parts
@@ -16,7 +17,7 @@ from seqto.measuring.subject import Subject
 from seqto.phases import say
 from seqto.protocols import Device, Previews, StandIn
 from seqto.search.walk import Walk
-from seqto.types import Candidate, Model, Outputs, Table, Trial, TrialState
+from seqto.types import Candidate, LatencyModel, Model, Outputs, Table, Trial, TrialState
 from seqto.workspace import kept_json
 
 _SMALL = 2**20
@@ -35,6 +36,8 @@ class Screen:
         self._reference = self._outputs(subject.model)
         self._harm = subject.task.harm(self._reference)
         self.trials: dict[Candidate, Trial] = {}
+        self.latencies: Mapping[str, LatencyModel] = {}
+        """What predicts how long candidates take, by their scheme, if anything does."""
 
     def measure_all(self, walk: Walk) -> None:
         """Measure every candidate that the search asks for, and tell it the results."""
@@ -51,7 +54,8 @@ class Screen:
         if candidate not in self.trials:
             trial = Trial("", len(self.trials), candidate, TrialState.COMPLETE)
             try:
-                self.trials[candidate] = replace(trial, metrics=self._kept(candidate))
+                metrics = {**self._kept(candidate), **self._predicted(candidate)}
+                self.trials[candidate] = replace(trial, metrics=metrics)
             except (MetricError, CacheError):
                 raise
             except Exception as error:
@@ -72,6 +76,10 @@ class Screen:
             for trial in self.trials.values()
         ]
         return sorted(rows, key=lambda row: float(row.get("size_bytes") or 0))
+
+    def _predicted(self, candidate: Candidate) -> dict[str, float]:
+        latency = self.latencies.get(candidate.scheme)
+        return {} if latency is None else {PREDICTED: latency.predict(candidate)}
 
     def _kept(self, candidate: Candidate) -> dict[str, float]:
         """Return the candidate's metrics from the folder; measure and store them if missing."""

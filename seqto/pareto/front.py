@@ -41,7 +41,7 @@ def find_front(
     if rule == PAPER:
         recommended = recommend_as_paper(members, comparable(trials), objectives)
     else:
-        recommended = recommend(members, objectives)
+        recommended = recommend(members, objectives, baseline)
     return Front(
         objectives=tuple(objectives),
         members=tuple(members),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
-from seqto.figures import Limit, limited
+from seqto.figures import PREDICTED, Limit, limited
 from seqto.pareto.front import comparable, non_dominated
 from seqto.types import CONSTRAINT, Front, Recommendation, StudyRecord, Trial
 
@@ -56,18 +56,18 @@ class Limits:
             default=0.0,
         )
 
-    def meeting(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Return the trials that meet the limits, the best first: the smallest, the least lossy.
+    def meeting(self, trials: Sequence[Trial], objectives: Sequence[str] = ()) -> list[Trial]:
+        """Return the trials that meet the limits, the best first: the cheapest, the least lossy.
 
-        With a limit on size or on what is left in float, but none on loss, it is the least lossy,
-        then the smallest.
+        The cheapest is the smallest, or the fastest where `objectives` have latency and no size.
+        With a limit on a cost, but none on loss, it is the least lossy, then the cheapest.
         """
         meeting = [trial for trial in comparable(trials) if self.excess(trial.metrics) == 0]
-        return sorted(meeting, key=lambda trial: self._order(trial.metrics))
+        return sorted(meeting, key=lambda trial: self._order(trial.metrics, objectives))
 
-    def best(self, trials: Sequence[Trial]) -> Trial | None:
-        """Return the best trial that meets the limits, if any does."""
-        return next(iter(self.meeting(trials)), None)
+    def best(self, trials: Sequence[Trial], objectives: Sequence[str] = ()) -> Trial | None:
+        """Return the best trial that meets the limits, if any does; see `meeting`."""
+        return next(iter(self.meeting(trials, objectives)), None)
 
     def nearest(self, trials: Sequence[Trial]) -> Trial:
         """Return the trial that exceeds the limits the least."""
@@ -84,12 +84,14 @@ class Limits:
         values = {name: getattr(self, name) for name in self.bounded}
         return {name: value for name, value in values.items() if value is not None}
 
-    def _order(self, metrics: Mapping[str, float]) -> tuple[float, ...]:
-        size = metrics["size_ratio"]
+    def _order(self, metrics: Mapping[str, float], objectives: Sequence[str]) -> tuple[float, ...]:
+        timed = "latency_ms" in objectives and not {"size_bytes", "size_ratio"} & {*objectives}
+        cost = metrics.get("latency_ms" if timed else "size_ratio", math.inf)
         harm = (metrics["accuracy_loss"], metrics.get("divergence", 0.0))
         limits = self.limits()
-        sized = limits.keys() & {"size_ratio", "float_share"} and "accuracy_loss" not in limits
-        return (*harm, size) if sized else (size, *harm)
+        costs = {"size_ratio", "float_share", "latency_ms"}
+        limited_cost = limits.keys() & costs and "accuracy_loss" not in limits
+        return (*harm, cost) if limited_cost else (cost, *harm)
 
 
 Kind = TypeVar("Kind", bound=type[Limits])
@@ -117,7 +119,13 @@ def _with_fields(key: Callable[[str, Limit], tuple[str, Any]]) -> Callable[[Kind
 class Constraint(Limits):
     """What the answer of a study has to meet; it steers the search, too."""
 
-    def shorten(self, screened: Sequence[Trial], count: int, float_bytes: float) -> list[Trial]:
+    def shorten(
+        self,
+        screened: Sequence[Trial],
+        count: int,
+        float_bytes: float,
+        objectives: Sequence[str] = ("size_bytes", "divergence"),
+    ) -> list[Trial]:
         """Return so many screened trials around the limits, where the answer has to be.
 
         The screen knows no loss, only on how many of a few samples a trial disagrees with the
@@ -125,18 +133,18 @@ class Constraint(Limits):
         Beyond the limit the steps between them grow, so that one of them meets it even where the
         screen was far too optimistic.
         """
-        within = list(screened)
-        if self.max_float_share is not None:
-            bound = Constraint(max_float_share=self.max_float_share)
-            within = [each for each in screened if not bound.excess(each.metrics)]
-        front = non_dominated(within or screened, ("size_bytes", "divergence"))
+        within = [each for each in screened if not self._known_excess(each.metrics)]
+        front = sorted(
+            non_dominated(within or screened, objectives),
+            key=lambda trial: -trial.metrics["divergence"],
+        )
         if self.max_size_ratio is not None:
             limit = self.max_size_ratio * float_bytes
             small = [trial for trial in front if trial.metrics["size_bytes"] <= limit]
             return small[-count:] or front[:count]
         if self.max_accuracy_loss is None:
-            bounded = self.max_float_share is not None and within
-            return front[-count:] if bounded else front[:count]
+            known = PREDICTED in front[0].metrics or self.max_float_share is not None
+            return front[-count:] if known and within else front[:count]
         passing = [
             place
             for place, trial in enumerate(front)
@@ -147,6 +155,12 @@ class Constraint(Limits):
         start = max(0, min(met - count // 3, len(front) - count))
         below = front[start:met][:count]
         return below + _farther_and_farther(front[met:], count - len(below))
+
+    def _known_excess(self, metrics: Mapping[str, float]) -> float:
+        """Return by how much the limits are exceeded that the screen knows exactly, or predicts."""
+        bound = Constraint(max_float_share=self.max_float_share, max_latency_ms=self.max_latency_ms)
+        known = {"latency_ms": metrics.get(PREDICTED, 0.0), **metrics}
+        return bound.excess(known)
 
 
 @_with_fields(lambda name, limit: limit.gate(name))
@@ -176,7 +190,7 @@ def constraint_of(record: StudyRecord) -> Constraint:
 
 def with_answer(front: Front, constraint: Constraint) -> Front:
     """Return the front with what meets the constraint, if any is set, recommended first."""
-    best = constraint.best(front.members) if constraint.limits() else None
+    best = constraint.best(front.members, front.objectives) if constraint.limits() else None
     if best is None:
         return front
     return replace(front, recommended=(Recommendation(ANSWER, best), *front.recommended))

@@ -1,12 +1,13 @@
 """Which members of a front to take, by the names that they are recommended under."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 import numpy as np
 
 from seqto.figures import LOSS, figure
 from seqto.metrics.intervals import can_be_told_apart
+from seqto.metrics.speeds import is_faster
 from seqto.types import RECOMMEND, Recommendation, StudyRecord, Trial
 
 Rule = Literal["tested", "paper"]
@@ -17,6 +18,8 @@ PAPER: Final = "paper"
 
 BALANCED = "balanced"
 
+_LATENCY = "latency_ms"
+
 WORKS = 0.1
 """A candidate that loses more than this share is not recommended while others lose less."""
 
@@ -24,18 +27,29 @@ _SAVES = 0.8
 """`accurate` has at most this share of the float model's size, if any member has."""
 
 
-def recommend(members: Sequence[Trial], objectives: Sequence[str]) -> list[Recommendation]:
+def recommend(
+    members: Sequence[Trial], objectives: Sequence[str], baseline: Mapping[str, float] | None = None
+) -> list[Recommendation]:
     """Return the members to take: `balanced` first, then the best of each objective.
 
     The float model is not among them unless it is all there is, and neither is what loses more
-    than `WORKS` if others lose less.
+    than `WORKS` if others lose less. None is recommended for its speed that is not surely faster
+    than the float model, whose figures the `baseline` has.
     """
     quantized = [each for each in members if not each.candidate.is_float] or list(members)
     working = [each for each in quantized if _loss(each) <= WORKS] or quantized
+    faster = _faster(working, baseline or {}) if _LATENCY in objectives else working
+    if {*objectives} <= {LOSS, _LATENCY}:
+        # Speed is all that they could be taken for.
+        working = faster or _as_good_as_float(members)
     chosen = {BALANCED: _balanced(working, objectives)}
     for name in objectives:
-        saving = [each for each in working if each.metrics.get("size_ratio", 0.0) <= _SAVES]
-        among = saving or working if name == LOSS else working
+        among = faster if name == _LATENCY else working
+        if name == LOSS:
+            saving = [each for each in working if each.metrics.get("size_ratio", 0.0) <= _SAVES]
+            among = saving or working
+        if not among:
+            continue
         # size_bytes and size_ratio share an alias, which only one trial can hold.
         chosen.setdefault(figure(name).best_alias, _best(among, name, objectives))
     return [Recommendation(alias, trial) for alias, trial in chosen.items()]
@@ -94,6 +108,19 @@ def _balanced(trials: Sequence[Trial], objectives: Sequence[str]) -> Trial:
         return distances[at], _bytes(trials[at]), _harm(trials[at])
 
     return trials[min(range(len(trials)), key=order)]
+
+
+def _faster(trials: Sequence[Trial], baseline: Mapping[str, float]) -> list[Trial]:
+    """Return the trials that are surely faster than the float model; all if that is not known."""
+    if _LATENCY not in baseline:
+        return list(trials)
+    return [each for each in trials if is_faster(each.metrics, baseline)]
+
+
+def _as_good_as_float(members: Sequence[Trial]) -> list[Trial]:
+    """Return the float model, or else the member that loses least: no slower one beats it."""
+    floating = [each for each in members if each.candidate.is_float]
+    return floating or [min(members, key=lambda each: (_loss(each), _harm(each)))]
 
 
 def _best(trials: Sequence[Trial], objective: str, objectives: Sequence[str]) -> Trial:

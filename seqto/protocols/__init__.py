@@ -23,6 +23,7 @@ from seqto.protocols.devices import (
     Device,
     HasNeeds,
     MeasuresLoading,
+    Profiles,
     Program,
     SeveralWorkers,
     SharesPrefixes,
@@ -30,7 +31,7 @@ from seqto.protocols.devices import (
 )
 from seqto.protocols.metrics import Metric
 from seqto.protocols.quantizers import Learns, Previews, Quantizer, SeveralSchemes
-from seqto.protocols.searches import Search
+from seqto.protocols.searches import Search, SearchesLatency
 from seqto.protocols.sensitivities import Sensitivity
 from seqto.protocols.sources import Fetched, ModelSource
 from seqto.protocols.tasks import GuessedTask, Harm, Remarks, Task
@@ -63,10 +64,12 @@ __all__ = [
     "ModelSource",
     "Pages",
     "Previews",
+    "Profiles",
     "Program",
     "Quantizer",
     "Remarks",
     "Search",
+    "SearchesLatency",
     "Sensitivity",
     "Served",
     "SeveralSchemes",

@@ -5,7 +5,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from seqto.types import Arrays, Kernel, Latency, Loading, Model
+from seqto.types import Arrays, Kernel, Latency, Loading, Model, Profile
 
 
 class Program(Protocol):
@@ -120,4 +120,20 @@ class SeveralWorkers(Protocol):
     @property
     def workers(self) -> int | None:
         """How many processes measure candidates in parallel; None means one per core."""
+        ...
+
+
+@runtime_checkable
+class Profiles(Protocol):
+    """Optional, for a device that can tell how long each part of a model takes.
+
+    Searches then know how fast a candidate will be before it is built.
+    """
+
+    def profile(self, model: Model, inputs: Arrays) -> Profile | None:
+        """Return the time of each kernel for these samples, warmed up; None if it cannot be told.
+
+        Together they take about as long as the model does; each names the model's nodes that it
+        runs. DeviceError: as from `load` and `run`.
+        """
         ...

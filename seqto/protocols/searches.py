@@ -1,9 +1,9 @@
 """Which candidates are tried."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from seqto.types import Candidate, LayerScore, Trial
+from seqto.types import Candidate, Goal, LatencyModel, LayerScore, Trial
 
 
 class Search(Protocol):
@@ -46,4 +46,17 @@ class Search(Protocol):
 
     def remaining(self) -> int:
         """Return at most how many candidates are still to come."""
+        ...
+
+
+@runtime_checkable
+class SearchesLatency(Protocol):
+    """Optional, for a search that can look for fast candidates."""
+
+    def start_timed(self, ranking: Sequence[LayerScore], latency: LatencyModel, goal: Goal) -> None:
+        """Begin as `start` does, where latency is traded off or limited.
+
+        `latency` predicts how long candidates take. It knows all layers; those that the ranking
+        does not have stay in float32. `tell` gets the prediction as `latency_predicted_ms`.
+        """
         ...

@@ -82,6 +82,18 @@ class StudyLog(Protocol):
         """Record further figures of the study itself."""
         ...
 
+    def log_times(
+        self,
+        study: str,
+        baseline: Mapping[str, float],
+        trials: Mapping[str, Mapping[str, float]],
+    ) -> None:
+        """Record the float model's latency, and that of COMPLETE trials by id, in place of earlier.
+
+        Their other figures stay as they are.
+        """
+        ...
+
     def tag_study(self, study: str, tags: Mapping[str, str]) -> None:
         """Record further tags of the study; tags of the same name are replaced."""
         ...

@@ -11,7 +11,7 @@ def answer(record: StudyRecord, front: Front) -> str:
     metric = record.tags.get("seqto.metric", "top1")
     constraint = constraint_of(record)
     if constraint.limits():
-        best = constraint.best(record.trials)
+        best = constraint.best(record.trials, front.objectives)
         if best is not None:
             offer = in_words(best.metrics, record.baseline, metric)
             return f"Take #{best.index}, the best with {constraint}: {offer}."

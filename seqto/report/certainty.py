@@ -2,17 +2,30 @@
 
 from collections.abc import Mapping
 
-from seqto.figures import LOSS, figure, is_known
+from seqto.figures import CONVERSIONS, LOSS, PREDICTED, figure, in_short_percent, is_known
+from seqto.metrics.speeds import apart, is_faster
 from seqto.pareto.front import comparable
+from seqto.pareto.lost import lost_in_words
 from seqto.pareto.recommend import WORKS
-from seqto.report.wording import apart, in_words, interval, losses_alike
+from seqto.report.wording import in_words, interval, losses_alike
 from seqto.types import CODED, INT4, SAMPLES, Front, StudyRecord, Trial, family
 
 _WIDE = 0.01
 """More samples are worth a word if the interval of the loss is wider than this."""
 
+_MOST_SLOW = 3
+"""Of so many slow candidates it is said why they are slow."""
+
 _FASTER = 0.9
 """What is told of as faster takes at most this share of the time."""
+
+
+def remarks(record: StudyRecord, front: Front) -> dict[str, str]:
+    """Return all that is to be said below the front, by its label."""
+    missing = lost_in_words(record.trials)
+    lost = {"lost": missing} if missing else {}
+    sure = certainty(record, front)
+    return {**lost, **sure, **speeds(record, front), **hints(record, front)}
 
 
 def certainty(record: StudyRecord, front: Front) -> dict[str, str]:
@@ -49,6 +62,41 @@ def hints(record: StudyRecord, front: Front) -> dict[str, str]:
     if trials and not used & {CODED, INT4}:
         found["smaller"] = "leave precisions= out: layers may then have fewer than 8 bits"
     return found
+
+
+def speeds(record: StudyRecord, front: Front) -> dict[str, str]:
+    """Say how well latency was predicted, and why candidates are slow, where it was asked for."""
+    baseline, trials = record.baseline, comparable(record.trials)
+    predicted = [each for each in trials if PREDICTED in each.metrics]
+    found = {}
+    if predicted:
+        off = [_off(each.metrics) for each in predicted]
+        found["latency"] = f"predicted within {in_short_percent(sum(off) / len(off))} on average"
+    if "latency_ms" not in front.objectives or "latency_ms" not in baseline:
+        return found
+    quantized = [each for each in trials if not each.candidate.is_float]
+    if quantized and not any(is_faster(each.metrics, baseline) for each in quantized):
+        found["speed"] = "no candidate is surely faster than the float model"
+    slow = [each for each in quantized if is_faster(baseline, each.metrics)]
+    if slow:
+        found["slow"] = "; ".join(_why_slow(each, baseline) for each in slow[:_MOST_SLOW])
+    return found
+
+
+def _why_slow(trial: Trial, baseline: Mapping[str, float]) -> str:
+    """Say how long a candidate takes and, where that was predicted, what for."""
+    write, metrics = figure("latency_ms").text, trial.metrics
+    took, own = metrics["latency_ms"], baseline["latency_ms"]
+    words = f"#{trial.index} takes {write(took)}, float {write(own)}"
+    if PREDICTED not in metrics or CONVERSIONS not in metrics:
+        return words
+    layers = metrics[PREDICTED] - metrics[CONVERSIONS]
+    return f"{words} (layers {write(layers)}, conversions {write(metrics[CONVERSIONS])})"
+
+
+def _off(metrics: Mapping[str, float]) -> float:
+    """Return by which share a prediction is off."""
+    return abs(metrics[PREDICTED] / metrics["latency_ms"] - 1)
 
 
 def _fastest(trials: list[Trial], baseline: Mapping[str, float]) -> Trial | None:

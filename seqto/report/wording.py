@@ -17,6 +17,7 @@ from seqto.figures import (
     whole,
 )
 from seqto.metrics.intervals import can_be_told_apart
+from seqto.metrics.speeds import apart
 from seqto.types import Front, Trial
 
 _LOSSES = {
@@ -156,13 +157,3 @@ def _latency_in_words(metrics: Metrics, baseline: Metrics) -> str:
     if not apart(metrics, baseline):
         return "about as fast"
     return f"{own / latency:.1f}x faster" if latency < own else f"{latency / own:.1f}x slower"
-
-
-def apart(metrics: Metrics, baseline: Metrics) -> bool:
-    """Return whether the latencies differ by more than their own noise, 5 % and 0.1 ms."""
-    latency, own = metrics["latency_ms"], baseline["latency_ms"]
-    slow, fast = (metrics, baseline) if latency > own else (baseline, metrics)
-    low = slow.get("latency_p10_ms", slow["latency_ms"])
-    high = fast.get("latency_p90_ms", fast["latency_ms"])
-    # Another process on the same core can double a latency for seconds.
-    return low > high and abs(latency - own) >= max(0.05 * own, 0.1)

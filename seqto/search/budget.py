@@ -6,13 +6,12 @@ from typing import Annotated
 import numpy as np
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array, vstack
 
 from seqto.search.greedy import exchanges
 from seqto.search.options import Menu
 from seqto.search.planned import Planned
-from seqto.types import LayerScore
+from seqto.search.timed import timed_solutions
+from seqto.types import Goal, LatencyModel, LayerScore
 
 _HOPELESS, _HARDLY_ANY = 0.6, 1e-4
 """The divergences between which candidates may be worth their evaluation."""
@@ -40,9 +39,20 @@ class BudgetSearch(Planned):
         if not ranking:
             return
         menu = Menu(ranking)
+        self.plan(map(menu.candidate, solutions(menu, self._budgets)))
+
+    def start_timed(self, ranking: Sequence[LayerScore], latency: LatencyModel, goal: Goal) -> None:
+        """Solve the program that knows latency, for as many harms as there are budgets."""
+        self.plan([])
+        if not ranking:
+            return
+        menu = Menu(ranking)
+        self.plan(map(menu.candidate, timed_solutions(menu, latency, goal, self._budgets)))
+
+    @property
+    def _budgets(self) -> int:
         # Each evaluation is chosen from two solutions.
-        budgets = self.budgets or 2 * self.evaluations
-        self.plan(map(menu.candidate, solutions(menu, budgets)))
+        return self.budgets or 2 * self.evaluations
 
 
 def solutions(menu: Menu, budgets: int) -> list[list[int]]:
@@ -78,6 +88,10 @@ def _solve(menu: Menu, budget: float, known: list[int]) -> list[int]:
 
     `known` is a choice that fits the budget.
     """
+    # scipy takes half a second to import, and a wrong word should be told before.
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_array, vstack
+
     harm = menu.harm(known)
     if harm <= 0:
         return known

@@ -1,20 +1,25 @@
 """A genetic search over precisions, seeded with what the integer program finds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
+from seqto.figures import PREDICTED
 from seqto.search.budget import solutions
 from seqto.search.options import Menu
-from seqto.types import Candidate, LayerScore, Trial, TrialState
+from seqto.search.timed import timed_solutions
+from seqto.types import Candidate, Goal, LatencyModel, LayerScore, Trial, TrialState
+
+Solve = Callable[[Menu, int], list[list[int]]]
+"""Returns so many good choices to begin with."""
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
 class Nsga2Search:
-    """pymoo's NSGA-II on screened divergence and size."""
+    """pymoo's NSGA-II on screened divergence, size and, where asked for, predicted latency."""
 
     name: str = "nsga2"
     population: Annotated[int, Field(ge=4)] = 16
@@ -30,15 +35,25 @@ class Nsga2Search:
         self._asked: Any = None
         self._generation = 0
         self._pending: list[Candidate] = []
-        self._results: dict[Candidate, tuple[float, float]] = {}
+        self._results: dict[Candidate, tuple[float, ...]] = {}
+        self._goal = Goal()
 
     def start(self, ranking: Sequence[LayerScore]) -> None:
         """Seed the first generation with the solutions of the integer program."""
+        self._begin(ranking, Goal(), solutions)
+
+    def start_timed(self, ranking: Sequence[LayerScore], latency: LatencyModel, goal: Goal) -> None:
+        """Seed the first generation with the solutions of the program that knows latency."""
+        self._begin(ranking, goal, lambda menu, count: timed_solutions(menu, latency, goal, count))
+
+    def _begin(self, ranking: Sequence[LayerScore], goal: Goal, solve: Solve) -> None:
         self._generation, self._pending, self._asked = self.generations, [], None
+        self._goal = goal
         if not ranking:
             return
         self._menu = Menu(ranking)
-        self._algorithm = _algorithm(self._menu, self.population, self.seed)
+        seeds = _seeds(self._menu, self.population, self.seed, solve)
+        self._algorithm = _algorithm(self._menu, seeds, self.seed, len(_figures(goal)))
         self._generation = 0
         self._results = {}
         self._next_generation()
@@ -50,11 +65,12 @@ class Nsga2Search:
 
     def tell(self, trial: Trial) -> None:
         """Record a trial; after the last of a generation, breed the next generation."""
-        worst = (float("inf"), float("inf"))
-        complete = trial.state is TrialState.COMPLETE
+        names, limit = _figures(self._goal), self._goal.max_latency_ms
         metrics = trial.metrics
-        self._results[trial.candidate] = (
-            (metrics["divergence"], metrics["size_bytes"]) if complete else worst
+        slow = limit is not None and metrics.get(PREDICTED, 0.0) > limit
+        usable = trial.state is TrialState.COMPLETE and not slow
+        self._results[trial.candidate] = tuple(
+            metrics[name] if usable else float("inf") for name in names
         )
         while not self._pending and self._asked is not None and self._known():
             self._breed()
@@ -91,7 +107,13 @@ class Nsga2Search:
         self._pending = list(dict.fromkeys(fresh))
 
 
-def _algorithm(menu: Menu, population: int, seed: int) -> Any:
+def _figures(goal: Goal) -> list[str]:
+    """Return the figures of a screened candidate that are minimised."""
+    size = ["size_bytes"] if goal.size or not goal.latency else []
+    return ["divergence", *size, *([PREDICTED] if goal.latency else [])]
+
+
+def _algorithm(menu: Menu, seeds: np.ndarray, seed: int, objectives: int) -> Any:
     # pymoo takes a quarter of a second to import, and only this search needs it here.
     from pymoo.algorithms.moo.nsga2 import NSGA2
     from pymoo.core.problem import Problem
@@ -100,10 +122,10 @@ def _algorithm(menu: Menu, population: int, seed: int) -> Any:
     from pymoo.operators.repair.rounding import RoundingRepair
 
     layers, options = menu.costs.shape
-    problem = Problem(n_var=layers, n_obj=2, xl=0, xu=options - 1, vtype=int)
+    problem = Problem(n_var=layers, n_obj=objectives, xl=0, xu=options - 1, vtype=int)
     algorithm = NSGA2(
-        pop_size=population,
-        sampling=_seeds(menu, population, seed),
+        pop_size=len(seeds),
+        sampling=seeds,
         crossover=UniformCrossover(prob=0.9),
         mutation=PolynomialMutation(prob=1.0, eta=3, vtype=float, repair=RoundingRepair()),
         eliminate_duplicates=True,
@@ -112,9 +134,9 @@ def _algorithm(menu: Menu, population: int, seed: int) -> Any:
     return algorithm
 
 
-def _seeds(menu: Menu, population: int, seed: int) -> np.ndarray:
+def _seeds(menu: Menu, population: int, seed: int, solve: Solve) -> np.ndarray:
     """Return the solutions of the integer program, topped up with neighbours of them."""
-    found = [list(each) for each in dict.fromkeys(map(tuple, solutions(menu, population)))]
+    found = [list(each) for each in dict.fromkeys(map(tuple, solve(menu, population)))]
     draw = np.random.RandomState(seed)
     while len(found) < population:
         neighbour = list(found[draw.randint(len(found))])

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from seqto.errors import StudyError
-from seqto.protocols import Search
-from seqto.types import FLOAT32, Candidate, LayerScore, Trial
+from seqto.protocols import Search, SearchesLatency
+from seqto.types import FLOAT32, Candidate, Goal, LatencyModel, LayerScore, Trial
 
 
 class Walk:
@@ -13,7 +13,8 @@ class Walk:
 
     A search knows only the layers that it may choose for. Its candidates get the base as their
     scheme, and float32 for the layers that are left out. `rankings` maps each base to its ranking;
-    a quantizer without schemes has one base, named "".
+    a quantizer without schemes has one base, named "". Where `latencies` has a model of a base, the
+    search is for the `goal`, by these predictions.
     """
 
     def __init__(
@@ -21,8 +22,11 @@ class Walk:
         search: Search,
         rankings: Mapping[str, Sequence[LayerScore]],
         left_out: Collection[str] = (),
+        latencies: Mapping[str, LatencyModel] | None = None,
+        goal: Goal | None = None,
     ) -> None:
         self._search = search
+        self._latencies, self._goal = latencies or {}, goal or Goal()
         self._left_out = left_out
         self._rankings = {
             base: [each for each in ranking if each.layer.name not in left_out]
@@ -68,9 +72,16 @@ class Walk:
             return False
         self._base = base
         self._waiting -= 1
-        self._search.start(self._rankings[base])
+        self._start(base)
         self._from_a_base = self._search.remaining()
         return True
+
+    def _start(self, base: str) -> None:
+        ranking, latency = self._rankings[base], self._latencies.get(base)
+        if latency is not None and isinstance(self._search, SearchesLatency):
+            self._search.start_timed(ranking, latency, self._goal)
+        else:
+            self._search.start(ranking)
 
 
 def complete(candidate: Candidate, left_out: Collection[str], scheme: str = "") -> Candidate:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from seqto.errors import StudyError
+from seqto.figures import as_measured
 from seqto.measuring.evaluate import float_latency
 from seqto.measuring.float_share import with_float_shares
 from seqto.measuring.learned import as_document
@@ -23,10 +24,11 @@ from seqto.search.planned import Planned
 from seqto.search.walk import Walk, complete
 from seqto.sensitivity.stability import stability
 from seqto.study.device_limits import DeviceLimits
+from seqto.study.latencies import latencies_of, time_candidates
 from seqto.study.plan import Study
 from seqto.study.schemes import as_table, compare_schemes
 from seqto.study.settings import StudySettings
-from seqto.study.shortlist import shortlist, smoothed, spread
+from seqto.study.shortlist import screened_objectives, shortlist, smoothed, spread
 from seqto.types import (
     FLOAT32,
     INT8,
@@ -34,6 +36,7 @@ from seqto.types import (
     SCHEMES,
     SCREENING,
     Candidate,
+    Goal,
     LayerScore,
     StudyRecord,
     Trial,
@@ -86,6 +89,8 @@ def explore(study: Study, run: str, launch: Launch, watch: Watch) -> int:
     trials = _Trials(run, study.tracker, launch, record.trials)
     while _search_once(study, run, rankings, limits, trials, watch):
         pass
+    if study.settings.goal.is_timed:
+        time_candidates(study, run)
     return trials.measured
 
 
@@ -162,20 +167,25 @@ def _search(
             *(study.parts.device.name, study.parts.source.name),
         )
         return _Shortlist([_uniform(study, FLOAT32, limits, next(iter(rankings)))])
-    walk = Walk(study.parts.search, rankings, limits.layers)
+    goal, latencies = study.settings.goal, latencies_of(study, run, rankings, limits.layers)
+    walk = Walk(study.parts.search, rankings, limits.layers, latencies, goal)
     if screen is None:
         return walk
+    screen.latencies = latencies
     screen.measure_all(walk)
     listed = shortlist(
         list(screen.trials.values()),
         _fully_quantized(study, rankings, limits),
         study.parts.search.evaluations,
-        lambda screened, count: _chosen(study, screened, count),
+        lambda screened, count: _chosen(study, screened, count, bool(latencies)),
     )
     if not listed:
         # Nothing could be screened: its failure shows why.
         listed = [_uniform(study, INT8, limits, next(iter(rankings)))]
     study.tracker.log_table(run, SCREENING, screen.table(listed))
+    if goal.latency:
+        # It loses nothing, so that what is slower than it is not on the front.
+        listed.append(_uniform(study, FLOAT32, limits, next(iter(rankings))))
     return _Shortlist(listed)
 
 
@@ -204,13 +214,18 @@ def _uniform(study: Study, precision: str, limits: DeviceLimits, base: str) -> C
     return complete(every, limits.layers, base)
 
 
-def _chosen(study: Study, screened: Sequence[Trial], count: int) -> list[Trial]:
-    """Choose what is evaluated in full: along the front, or near the constraint."""
+def _chosen(study: Study, screened: Sequence[Trial], count: int, timed: bool) -> list[Trial]:
+    """Choose what is evaluated in full: along the front, or near the constraint.
+
+    `timed` says whether the latency of what was screened is predicted.
+    """
     constraint = study.settings.constraint
+    objectives = screened_objectives(study.settings.goal if timed else Goal())
     if constraint.limits():
         known = with_float_shares(smoothed(screened), study.subject.layers)
-        return constraint.shorten(known, count, study.subject.baseline["size_bytes"])
-    return spread(screened, count, len(study.subject.samples))
+        size = study.subject.baseline["size_bytes"]
+        return constraint.shorten(known, count, size, objectives)
+    return spread(screened, count, len(study.subject.samples), objectives)
 
 
 def _bases(study: Study, run: str) -> list[str]:
@@ -223,7 +238,9 @@ def _bases(study: Study, run: str) -> list[str]:
         return [""]
     table = study.tracker.read_study(run).tables.get(SCHEMES)
     if table is None:
-        table = as_table(compare_schemes(quantizer, study.subject, study.parts.device))
+        timed = study.settings.goal.is_timed
+        results = compare_schemes(quantizer, study.subject, study.parts.device, timed)
+        table = as_table(results)
         study.tracker.log_table(run, SCHEMES, table)
     return [str(row["scheme"]) for row in table if row["base"]]
 
@@ -245,7 +262,9 @@ def _analysed(study: Study, run: str, bases: Sequence[str]) -> StudyRecord:
         say("timing the float model")
         times = float_latency(study.subject, study.parts.device)
         scores = _ranking(study, bases[0])
-        study.tracker.log_analysis(run, {**study.subject.baseline, **times}, scores)
+        own = {**study.subject.baseline, **times}
+        rounded = {name: as_measured(name, value) for name, value in own.items()}
+        study.tracker.log_analysis(run, rounded, scores)
         _log_stability(study, run, stability(scores))
     return study.tracker.read_study(run)
 

@@ -9,12 +9,13 @@ from seqto.identity import identity
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject
 from seqto.pareto.lost import lost
-from seqto.protocols import Tracker
+from seqto.protocols import SearchesLatency, Tracker
 from seqto.secrets import masked, masked_word
 from seqto.study.settings import StudySettings
 from seqto.types import (
     COMMAND,
     CONSTRAINT,
+    INPUTS,
     OVERRIDES,
     SAMPLES,
     DataSplit,
@@ -51,8 +52,11 @@ class Study:
         contents = [self.subject.original_sha256, self.subject.fingerprint, *runtime]
         # What `task=auto` guessed.
         contents.append(identity(self.subject.task))
-        # The constraint decides which candidates are evaluated.
-        return content_key([*contents, self.parts.identity, self.settings.constraint.limits()])
+        # The constraint decides which candidates are evaluated, and so does a trade-off of latency.
+        limits, goal = self.settings.constraint.limits(), self.settings.goal
+        searched = goal.latency and isinstance(self.parts.search, SearchesLatency)
+        wanted = [asdict(goal)] if searched else []
+        return content_key([*contents, self.parts.identity, limits, *wanted])
 
     def registers(self, record: StudyRecord) -> bool:
         """Return whether to register models.
@@ -113,6 +117,12 @@ class Study:
         found = {
             OVERRIDES: None if overrides is None else json.dumps(list(map(masked_word, overrides))),
             CONSTRAINT: json.dumps(limits) if limits else None,
+            INPUTS: json.dumps(
+                [
+                    [name, str(array.dtype), list(array.shape)]
+                    for name, array in self.subject.example.items()
+                ]
+            ),
         }
         return {name: value for name, value in found.items() if value is not None}
 

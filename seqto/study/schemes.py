@@ -13,6 +13,7 @@ from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.errors import DeviceError, DeviceTransportError
 from seqto.measuring.outputs import outputs_of, run_all
 from seqto.measuring.subject import Subject
+from seqto.measuring.turns import time_in_turns
 from seqto.protocols import Device, Harm, SeveralSchemes
 from seqto.types import INT8, RUINED, Candidate, Latency, Model, Outputs, Samples, Table
 
@@ -23,6 +24,9 @@ _EXACT = {"session.disable_quant_qdq": "1"}
 
 _SMALLER, _FASTER = 0.99, 0.85
 """What counts as smaller and as faster: a difference that is more than noise."""
+
+_AS_FAST = 1.05
+"""Schemes that take up to this multiple of the least time, in turns, are as fast as the fastest."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +48,41 @@ class SchemeResult:
 
 
 def compare_schemes(
-    quantizer: SeveralSchemes, subject: Subject, device: Device
+    quantizer: SeveralSchemes, subject: Subject, device: Device, timed: bool = False
 ) -> list[SchemeResult]:
     """Return the result of each scheme, the least harmful first, with the bases marked.
 
     Schemes that the device cannot run are left out. If it can run none, they are compared on this
-    CPU: the search needs a base, and finds out later which layers the device cannot run.
+    CPU: the search needs a base, and finds out later which layers the device cannot run. If latency
+    is asked for (`timed`), schemes are timed in turns, and one of the fastest is a base.
     """
     results = _results(quantizer, subject, device)
+    if results and timed:
+        results = _timed_in_turns(results, quantizer, subject, device)
     results = results or _results(quantizer, subject, OnnxRuntimeDevice())
     results.sort(key=lambda each: each.divergence)
-    bases = choose(results, quantizer.bases)
+    bases = choose(results, quantizer.bases, timed)
     return [replace(each, base=each in bases) for each in results]
+
+
+def _timed_in_turns(
+    results: Sequence[SchemeResult], quantizer: SeveralSchemes, subject: Subject, device: Device
+) -> list[SchemeResult]:
+    """Return the results with latencies that can be compared."""
+    full = _full(subject)
+    models = [
+        quantizer.schemes[each.scheme].quantize(subject.model, subject.ranges, full)
+        for each in results
+    ]
+    latencies, _ = time_in_turns(models, subject.model, subject.example, device)
+    return [
+        replace(each, latency_ms=latency.median_ms, latency_p10_ms=latency.p10_ms)
+        for each, latency in zip(results, latencies, strict=True)
+    ]
+
+
+def _full(subject: Subject) -> Candidate:
+    return Candidate.of(dict.fromkeys(subject.layer_names, INT8))
 
 
 def _results(quantizer: SeveralSchemes, subject: Subject, device: Device) -> list[SchemeResult]:
@@ -67,7 +94,7 @@ def _results(quantizer: SeveralSchemes, subject: Subject, device: Device) -> lis
     harm = subject.task.harm(outputs(subject.model, device))
     exact: dict[str, float] = {}
     results = []
-    full = Candidate.of(dict.fromkeys(subject.layer_names, INT8))
+    full = _full(subject)
     for name, scheme in quantizer.schemes.items():
         model = scheme.quantize(subject.model, subject.ranges, full)
         try:
@@ -111,17 +138,30 @@ def _mean(harm: Harm, outputs: Outputs) -> float:
     return float(harm.per_sample(outputs).mean())
 
 
-def choose(results: Sequence[SchemeResult], most: int) -> list[SchemeResult]:
+def choose(results: Sequence[SchemeResult], most: int, timed: bool = False) -> list[SchemeResult]:
     """Return the best `most` schemes by harm, size and latency, the least harmful first.
 
-    Schemes that ruin the model, or whose advantage is within noise, are left out.
+    Schemes that ruin the model, or whose advantage is within noise, are left out. If `timed`, one
+    of the fastest is among them.
     """
     chosen: list[SchemeResult] = []
     for each in sorted(results, key=lambda result: result.divergence):
         ruined = chosen and each.divergence > RUINED
         if not ruined and all(_has_its_point(each, other) for other in chosen):
             chosen.append(each)
-    return chosen[:most]
+    chosen = chosen[:most]
+    fast = _fast(results) if timed else []
+    if fast and not any(each in fast for each in chosen):
+        chosen = sorted([*chosen[: most - 1], fast[0]], key=lambda result: result.divergence)
+    return chosen
+
+
+def _fast(results: Sequence[SchemeResult]) -> list[SchemeResult]:
+    """Return the schemes that are as fast as the fastest that works, the least harmful first."""
+    working = [each for each in results if each.divergence <= RUINED]
+    least = min((each.latency_ms for each in working), default=0.0)
+    fast = [each for each in working if each.latency_ms <= _AS_FAST * least]
+    return sorted(fast, key=lambda result: result.divergence)
 
 
 def as_table(results: Sequence[SchemeResult]) -> Table:

@@ -10,6 +10,7 @@ from seqto.errors import ConfigError, nearest
 from seqto.figures import objectives
 from seqto.pareto.limits import Constraint, Gate
 from seqto.pareto.recommend import TESTED, Rule
+from seqto.types import Goal
 
 MAY_FAIL = 0.5
 """The share of candidates that may fail before the study does, unless another one is given."""
@@ -44,6 +45,15 @@ class StudySettings:
         """Whether latency counts: as an objective, or by a limit."""
         limits = {**self.constraint.limits(), **self.gate.limits()}
         return any("latency" in name for name in (*self.objectives, *limits))
+
+    @property
+    def goal(self) -> Goal:
+        """What the search trades off; a gate does not change what is searched for."""
+        return Goal(
+            size=any(name in self.objectives for name in ("size_bytes", "size_ratio")),
+            latency="latency_ms" in self.objectives,
+            max_latency_ms=self.constraint.max_latency_ms,
+        )
 
     def __post_init__(self) -> None:
         """Refuse objectives that are not measured."""

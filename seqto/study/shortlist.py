@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from seqto.figures import PREDICTED
 from seqto.pareto.front import comparable, non_dominated
 from seqto.pareto.recommend import WORKS
-from seqto.types import Candidate, Trial
+from seqto.types import Candidate, Goal, Trial
 
 SCREENED = ("divergence", "size_bytes")
-"""What a screened search trades off."""
+"""What a screened search trades off if nobody asks for latency."""
 
 Choose = Callable[[Sequence[Trial], int], list[Trial]]
 """Chooses this many of the screened trials for the full evaluation."""
@@ -46,7 +47,16 @@ def shortlist(
     return list(dict.fromkeys(listed))
 
 
-def spread(trials: Sequence[Trial], count: int, samples: int) -> list[Trial]:
+def screened_objectives(goal: Goal) -> tuple[str, ...]:
+    """Return the screen's figures that stand for what a study trades off."""
+    if not goal.latency:
+        return SCREENED
+    return ("divergence", *(("size_bytes",) if goal.size else ()), PREDICTED)
+
+
+def spread(
+    trials: Sequence[Trial], count: int, samples: int, objectives: Sequence[str] = SCREENED
+) -> list[Trial]:
     """Return `count` of the front's trials, in even steps of the logarithm of harm.
 
     They reach from where models no longer work to where one or two of the samples that they are
@@ -54,7 +64,7 @@ def spread(trials: Sequence[Trial], count: int, samples: int) -> list[Trial]:
     models, whose losses are too small to tell apart, and even steps of harm would favour ruined
     ones.
     """
-    front = non_dominated(trials, SCREENED)
+    front = non_dominated(trials, objectives)
     harms = np.log([max(trial.metrics["divergence"], 1e-9) for trial in front])
     losses = np.array([_RUINS, _FEWEST / samples])
     wanted = 2 * np.log(losses / _loss_per_root(trials))

@@ -115,6 +115,19 @@ class MemoryTracker:
         """Keep the figures."""
         self._study(study).figures |= figures
 
+    def log_times(
+        self,
+        study: str,
+        baseline: Mapping[str, float],
+        trials: Mapping[str, Mapping[str, float]],
+    ) -> None:
+        """Replace these figures."""
+        held = self._study(study)
+        held.baseline = {**held.baseline, **baseline}
+        for name, figures in trials.items():
+            trial = self.trial(name)
+            self._trials[name] = dataclasses.replace(trial, metrics={**trial.metrics, **figures})
+
     def tag_study(self, study: str, tags: Mapping[str, str]) -> None:
         """Keep the tags."""
         self._study(study).tags |= tags

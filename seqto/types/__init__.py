@@ -2,7 +2,19 @@
 
 from seqto.types.candidates import Candidate
 from seqto.types.fronts import Front, Recommendation, Version
+from seqto.types.goals import Goal
 from seqto.types.keys import content_key, sha256
+from seqto.types.latency import (
+    Crossings,
+    KernelTime,
+    LatencyModel,
+    Passage,
+    Profile,
+    Rates,
+    TimedLayer,
+    TimedOperation,
+    TimeSpent,
+)
 from seqto.types.layer_scores import NEGLIGIBLE, RUINED, Layer, LayerScore
 from seqto.types.model_outputs import Estimate, Outputs, Targets
 from seqto.types.observed import Entry, Observed, together
@@ -33,6 +45,7 @@ from seqto.types.samples import Arrays, DataSplit, Samples, Splits
 from seqto.types.study_record import (
     COMMAND,
     CONSTRAINT,
+    INPUTS,
     MACHINE_TAG,
     OVERRIDES,
     RECOMMEND,
@@ -55,6 +68,7 @@ __all__ = [
     "CONSTRAINT",
     "FLOAT16",
     "FLOAT32",
+    "INPUTS",
     "INT4",
     "INT8",
     "INT16",
@@ -73,13 +87,17 @@ __all__ = [
     "Arrays",
     "BatchAxes",
     "Candidate",
+    "Crossings",
     "DataSplit",
     "Entry",
     "Estimate",
     "Front",
+    "Goal",
     "Interface",
     "Kernel",
+    "KernelTime",
     "Latency",
+    "LatencyModel",
     "Layer",
     "LayerScore",
     "Learned",
@@ -88,7 +106,10 @@ __all__ = [
     "Model",
     "Observed",
     "Outputs",
+    "Passage",
+    "Profile",
     "Ranges",
+    "Rates",
     "Reading",
     "Recommendation",
     "Samples",
@@ -98,6 +119,9 @@ __all__ = [
     "Table",
     "Targets",
     "TensorSpec",
+    "TimeSpent",
+    "TimedLayer",
+    "TimedOperation",
     "Trial",
     "TrialState",
     "Version",

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from seqto.figures import PREDICTED
 from seqto.pareto.limits import ANSWER, Constraint, Gate, with_answer
 from seqto.types import Candidate, Front, Recommendation, Trial, TrialState
 
@@ -43,13 +44,14 @@ def best(trials: list[Trial], **limits: float) -> int | None:
         ({"max_size_ratio": 0.4}, 1),
         ({"max_size_ratio": 0.5}, 1),
         ({"max_size_ratio": 2.0}, 2),
-        # The smallest that is fast enough.
-        ({"max_latency_ms": 3.0}, 0),
-        ({"max_latency_ms": 2.0}, 1),
+        # The least lossy that is fast enough.
+        ({"max_latency_ms": 4.0}, 2),
         ({"max_latency_ms": 1.0}, 2),
         ({"max_latency_ms": 0.5}, None),
         # All of them have to be met.
         ({"max_accuracy_loss": 0.05, "max_latency_ms": 1.5}, 2),
+        ({"max_accuracy_loss": 0.05, "max_latency_ms": 2.0}, 1),
+        ({"max_accuracy_loss": 0.05, "max_latency_ms": 3.0}, 0),
         ({"max_accuracy_loss": 0.02, "max_size_ratio": 0.5}, 1),
         ({"max_accuracy_loss": 0.05, "max_size_ratio": 0.9}, 0),
         ({"max_accuracy_loss": 0.0, "max_size_ratio": 0.5}, None),
@@ -57,6 +59,19 @@ def best(trials: list[Trial], **limits: float) -> int | None:
 )
 def test_best_that_meets_every_limit(limits: dict[str, float], index: int | None) -> None:
     assert best(TRIALS, **limits) == best(TRIALS[::-1], **limits) == index
+
+
+def test_a_limit_on_latency_alone_takes_the_least_lossy_within_it() -> None:
+    assert best([SMALL, MIDDLE], max_latency_ms=3.0) == MIDDLE.index
+    assert best([SMALL, FLOAT], max_latency_ms=3.0) == SMALL.index
+
+
+def test_where_latency_is_traded_off_the_fastest_within_the_loss_is_the_best() -> None:
+    limit = Constraint(max_accuracy_loss=0.05)
+    assert limit.best(TRIALS, ["accuracy_loss", "latency_ms"]) is LARGE
+    assert limit.best(TRIALS, ["accuracy_loss", "size_bytes", "latency_ms"]) is SMALL
+    front = Front(("accuracy_loss", "latency_ms"), (SMALL, MIDDLE, LARGE), (), 0.5)
+    assert with_answer(front, limit).recommended == (Recommendation(ANSWER, LARGE),)
 
 
 def test_the_answer_is_recommended_first() -> None:
@@ -217,8 +232,19 @@ def test_the_least_lossy_with_so_much_in_float_is_the_best() -> None:
     assert best([SMALL, MIDDLE], max_float_share=0.9) is None
 
 
-def test_a_limit_on_latency_takes_the_smallest() -> None:
+def test_a_limit_on_latency_takes_the_smallest_where_nothing_is_predicted() -> None:
     assert shortened(3, max_latency_ms=1.0) == [0, 1, 2]
+
+
+def test_a_limit_on_latency_takes_the_most_accurate_that_are_predicted_to_meet_it() -> None:
+    timed = [
+        replace(each, metrics={**each.metrics, PREDICTED: float(each.index)}) for each in SCREENED
+    ]
+    assert shortened(3, timed, max_latency_ms=6.0) == [4, 5, 6]
+    # With a limit on the loss too, those on both sides of it that are fast enough.
+    assert shortened(2, timed, max_latency_ms=6.0, max_accuracy_loss=0.05) == [5, 6]
+    # Where none is fast enough, the smallest.
+    assert shortened(3, timed[4:], max_latency_ms=3.0) == [4, 5, 6]
 
 
 def test_what_is_not_on_the_front_is_not_evaluated() -> None:

@@ -746,7 +746,7 @@ def test_fewer_than_two_objectives_are_refused(objectives: list[str]) -> None:
 
 def test_latency_may_be_an_objective(lab: Lab, tracker: MemoryTracker) -> None:
     # Only the first and the last are fast, and the last, the float model, loses nothing.
-    lab.device.latencies = {index: 5.0 for index in range(COUNT)} | {0: 1.0, COUNT - 1: 2.0}
+    lab.device.latencies = {layers: 5.0 for layers in range(COUNT)} | {COUNT - 1: 1.0, 0: 2.0}
     outcome = lab.run(tracker, objectives=["accuracy_loss", "latency_ms"])
     assert [trial.index for trial in outcome.front.members] == [COUNT - 1, 0]
     aliases = {each.alias: each.trial.index for each in outcome.front.recommended}

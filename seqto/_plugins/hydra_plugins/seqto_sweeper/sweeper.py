@@ -5,7 +5,7 @@ the configured Hydra launcher runs them as jobs, so any launcher can distribute 
 """
 
 import sys
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,9 @@ from seqto.cli.launchers import check_installed, check_store, where_to_record
 from seqto.cli.leftovers import discard
 from seqto.config.complaints import complain, exit_code
 from seqto.config.compose import remember_secrets_of
-from seqto.config.missing import check_given
+from seqto.config.missing import check_files, check_given
 from seqto.config.words import word
-from seqto.errors import StudyError
+from seqto.errors import SeqtoError, StudyError
 from seqto.secrets import masked_word
 
 _CONFIG = "multirun.yaml"
@@ -163,17 +163,31 @@ class SeqtoSweeper(Sweeper):
         config = self._composed(overrides)
         try:
             check_given(config)
-        except MissingMandatoryValue:
+            check_files(config)
+        except (MissingMandatoryValue, SeqtoError):
             if not str(config.device.get("_target_", "")).endswith(".OnnxRuntimeDevice"):
                 from seqto.config.needs import check_needs
 
                 # A device that needs more than this has it all told at once.
                 check_needs(config)
             raise
-        # Heavy: seconds in which a missing value is told already.
+        # Heavy: a second in which a missing value is told already.
         from seqto.cli.study_command import run_study_of
+
+        # Hydra's own launcher would compose a config per candidate, only to run it in this process.
+        in_process = self.config.hydra.launcher._target_.endswith(".BasicLauncher")
+        launch = None if in_process else self._launch_of(config, overrides)
+        with open_dict(config):
+            del config["hydra"]
+        run_study_of(config, launch, folder, overrides)
+
+    def _launch_of(
+        self, config: DictConfig, overrides: Sequence[str]
+    ) -> Callable[[str, Sequence[Sequence[Any]]], list[str]]:
+        """Return what launches a study's jobs; raise if they could not record what they measure."""
         from seqto.config.build import build_tracker
 
+        assert self.config is not None
         chosen, tracker = self.config.hydra.launcher, build_tracker(config)
         check_store(chosen, tracker)
 
@@ -181,11 +195,7 @@ class SeqtoSweeper(Sweeper):
             words = [*overrides, *where_to_record(chosen, tracker)]
             return self._launch([[*words, *job_overrides(study, each)] for each in groups])
 
-        in_process = chosen._target_.endswith(".BasicLauncher")
-        with open_dict(config):
-            del config["hydra"]
-        # Hydra's own launcher would compose a config per candidate, only to run it in this process.
-        run_study_of(config, None if in_process else launch, folder, overrides)
+        return launch
 
     def _launch(self, jobs: list[list[str]]) -> list[str]:
         assert self.launcher is not None
