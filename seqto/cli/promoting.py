@@ -4,6 +4,7 @@ import argparse
 import sys
 import textwrap
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -178,6 +179,8 @@ def _promote(console: Console, config: DictConfig, dry_run: bool) -> None:
     progress = StudyProgress(console) if can_show_bars(console) else StepLines(console)
     with progress, listening(progress.say):
         decision = decide(versions, rules, bench)
+    if decision.verdict is Verdict.PROMOTED and not dry_run:
+        decision = _promoted(registered, decision, rules, bench)
     _show(console, registered.name, decision, bench)
     if back := [each.number for each in versions if each.rolled_back]:
         numbers = f"version {back[0]} was" if len(back) == 1 else f"versions {', '.join(back)} were"
@@ -188,9 +191,24 @@ def _promote(console: Console, config: DictConfig, dry_run: bool) -> None:
         raise PromotionError(
             f"{decision.challenger} not promoted over {decision.champion}: {decision.why}."
         )
-    if decision.verdict is Verdict.PROMOTED and not dry_run:
-        _record(registered, decision, bench)
     print_lines(console, {"outcome": _in_words(decision, dry_run)})
+
+
+def _promoted(
+    registered: "MlflowVersions", decision: Decision, rules: Rules, bench: Bench
+) -> Decision:
+    """Record a promotion; decide again if another process promoted meanwhile."""
+    with registered.alone():
+        versions = registered.all()
+        if _champion(versions) != decision.champion:
+            decision = decide(versions, rules, bench)
+        if decision.verdict is Verdict.PROMOTED:
+            _record(registered, decision, bench)
+    return decision
+
+
+def _champion(versions: Sequence[Version]) -> Version | None:
+    return next((each for each in versions if CHAMPION in each.aliases), None)
 
 
 def _record(registered: "MlflowVersions", decision: Decision, bench: Bench) -> None:
@@ -233,6 +251,13 @@ def _in_words(decision: Decision, dry_run: bool) -> str:
 
 def _roll_back(console: Console, config: DictConfig, dry_run: bool) -> None:
     registered = _versions(config)
+    registered.all()  # Raises if there is no such model.
+    with nullcontext() if dry_run else registered.alone():
+        line = _rolled_back(registered, dry_run)
+    print_lines(console, {"outcome": line})
+
+
+def _rolled_back(registered: "MlflowVersions", dry_run: bool) -> str:
     held: dict[str, Version] = {
         alias: version for version in registered.all() for alias in version.aliases
     }
@@ -254,4 +279,4 @@ def _roll_back(console: Console, config: DictConfig, dry_run: bool) -> None:
         registered.move({CHAMPION: previous, PREVIOUS: champion})
     done, will = ("would be", "would") if dry_run else ("is", "will")
     line = f"{previous} {done} champion again, in the place of {champion}"
-    print_lines(console, {"outcome": f"{line}, which {will} be skipped from now on"})
+    return f"{line}, which {will} be skipped from now on"
