@@ -161,10 +161,12 @@ def test_note_links_to_the_comparison_of_the_front(
     page.goto(site.page)
     compared = followed(context, page, "compare the front")
     expect(compared.get_by_text(f"{len(site.front)} matching runs")).to_be_visible()
-    expect_soon(compared, lambda: names_on(compared), sorted(site.front))
     # Loss, and what it costs, without a choice of axes.
-    for name in ("accuracy_loss", "size_ratio", "latency_ms"):
-        expect(compared.locator(".js-plotly-plot").get_by_text(name).first).to_be_visible()
+    expect(compared.get_by_text("Parallel Coordinates")).to_be_visible()
+    for name in ("size_ratio", "latency_ms"):
+        expect(compared.get_by_text(f"{name} vs. accuracy_loss")).to_be_visible()
+    points = compared.locator(".js-plotly-plot .scatterlayer").first.locator("path.point")
+    expect(points).to_have_count(len(site.front))
     compared.screenshot(path=shots / "mlflow_compare.png")
 
 
