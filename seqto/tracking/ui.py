@@ -104,15 +104,9 @@ def study_views(study: str, front: Front) -> dict[str, str]:
     return {
         f"{_VIEW}{_view_id(study)}": _packed({**_table(whole, columns, objectives[0]), **charts}),
         f"{_VIEW}{_front_id(study)}": _packed(
-            {**_table(members, columns, objectives[0]), **_compared(charts)}
+            {**_table(members, columns, objectives[0]), **charts}
         ),
     }
-
-
-def _compared(charts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the charts for a comparison: all objectives and costs of each candidate first."""
-    *planes, parallel = charts["compareRunCharts"]
-    return {**charts, "compareRunCharts": [{**parallel, "showAllRuns": True}, *planes]}
 
 
 def _view_id(study: str) -> str:
