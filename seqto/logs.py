@@ -8,8 +8,6 @@ from collections.abc import Iterator
 
 from seqto.secrets import masked
 
-_log = logging.getLogger(__name__)
-
 
 class MaskedFormatter(logging.Formatter):
     """Formats records, tracebacks included, without the secrets in them."""
@@ -32,9 +30,9 @@ class CalmFilter(logging.Filter):
         if record.name != "urllib3.connectionpool" or record.levelno >= logging.ERROR:
             return True
         told, self._last = time.monotonic() - self._last < self._seconds, time.monotonic()
-        if not told:
-            _log.warning("A server does not answer: waiting for it to come back.")
-        return False
+        # In place, for other handlers as well: a line of its own would come once from each filter.
+        record.msg, record.args = "A server does not answer: waiting for it to come back.", None
+        return not told
 
 
 @contextlib.contextmanager

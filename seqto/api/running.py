@@ -3,6 +3,7 @@
 import math
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -14,20 +15,25 @@ from seqto import __version__
 from seqto.config.build import (
     Given,
     build_context,
+    build_parts,
     build_settings,
     contact_tracker,
     fetch_model,
 )
 from seqto.identity import settings
 from seqto.measuring.batch import shares_prefixes
+from seqto.measuring.cluster import Cluster, Options
 from seqto.measuring.parts import GROUPS, READ
 from seqto.measuring.pool import Pool, workers_of
 from seqto.measuring.provenance import MACHINE
 from seqto.measuring.record import Assignment
 from seqto.phases import listening
+from seqto.protocols import Fetched
 from seqto.report.note import study_note
-from seqto.report.writing import write_files
+from seqto.report.page_links import links_of
+from seqto.report.writing import write_files, write_picture
 from seqto.secrets import masked_values
+from seqto.study.conclude import save_recommended
 from seqto.study.device_limits import DOCUMENT
 from seqto.study.explore import PROVENANCE, Launch
 from seqto.study.plan import Study
@@ -47,8 +53,12 @@ _JOB_SIZE = 8
 class Display(Protocol):
     """What a study shows while it runs."""
 
-    def prepare(self) -> Any:
-        """Return a context within which the model and the samples are prepared."""
+    def start(self) -> None:
+        """Show what is done from now on."""
+        ...
+
+    def aside(self) -> AbstractContextManager[Any]:
+        """Return a context within which another part may show something of its own."""
         ...
 
     def introduce(self, study: Study) -> None:
@@ -71,6 +81,8 @@ class Finished:
     study: Study
     outcome: Outcome
     environment: Mapping[str, str]
+    files: tuple[Path, ...] = ()
+    """The recommended models that were saved, the answer first."""
 
 
 def run_config(
@@ -80,49 +92,81 @@ def run_config(
     *,
     given: Given | None = None,
     launch: JobLaunch | None = None,
+    cluster: Options | None = None,
     overrides: Sequence[str] | None = None,
     command: str = "",
+    save_models: bool = False,
 ) -> Finished:
     """Run the study that this config describes, with the objects in `given` instead of names.
 
-    Without a launcher, processes on this machine measure the candidates. The study's files are
-    written into the folder, if one is given.
+    Without a launcher, processes on this machine measure the candidates, or if `cluster` has
+    arguments for `ray.remote`, the ray cluster that this process is connected to. The study's files
+    are written into the folder, if one is given; with `save_models` the recommended models, too.
     """
-    # Report wrong values before anything is fetched.
+    # Report wrong values before anything is fetched, and before MLflow is imported.
     build_settings(config, 1)
+    display.start()
+    display.say("starting")
+    parts = build_parts(config, given)
     contact_tracker(config, given)
-    # Not within the display, because a download shows its own progress bar.
-    fetch_model(config, given)
-    with listening(display.say), display.prepare():
+    # A download shows its own progress bar.
+    with display.aside() if isinstance(parts.source, Fetched) else nullcontext():
+        fetch_model(config, given)
+    with listening(display.say):
         context = build_context(config, given)
     parts, subject, tracker = context.parts, context.subject, context.tracker
     pool = Pool(parts, subject, tracker, workers_of(parts))
-    batch = len(subject.layers) + 1 if launch else pool.batch
+    spread = launch is not None or cluster is not None
+    batch = len(subject.layers) + 1 if spread else pool.batch
     study = Study(
         parts, subject, build_settings(config, batch), tracker, context.workspace, command
     )
     display.say("opening the study")
     display.introduce(study)
     environment = _environment(study)
+    files: list[Path] = []
 
     def publish(record: StudyRecord, front: Front) -> Sequence[Path]:
-        display.say("drawing, storing models")
         if folder is None:
             return []
         tracker.log_note(record.id, study_note(record, front, tracker.pages(record.id, front)))
         exclusions = tracker.read_document(record.id, DOCUMENT)
-        return write_files(folder, record, front, environment, exclusions)
+        links = links_of(tracker, record.id, front, save_models)
+        if save_models:
+            files.extend(save_recommended(study, front, folder))
+        return write_files(folder, record, front, environment, exclusions, links)
+
+    def show(record: StudyRecord, front: Front) -> Sequence[Path]:
+        pages = tracker.pages(record.id, front)
+        tracker.log_note(record.id, study_note(record, front, pages, running=True))
+        return [] if folder is None else [write_picture(folder, record, front)]
 
     with listening(display.say), pool:
-        measure = _in_jobs(launch, study) if launch else _in_processes(pool, study)
+        if cluster is not None:
+            measure = _recording(_cluster(study, cluster), study)
+        else:
+            measure = _in_jobs(launch, study) if launch else _recording(pool, study)
         outcome = run_study(
-            study, measure, display.advance, publish, _yaml(config, given), overrides
+            study,
+            measure,
+            display.advance,
+            publish,
+            _yaml(config, given),
+            overrides,
+            show=show,
         )
-    return Finished(study, outcome, environment)
+    return Finished(study, outcome, environment, tuple(files))
 
 
-def _in_processes(pool: Pool, study: Study) -> Launch:
-    """Return a launch that measures on this machine."""
+def _cluster(study: Study, remote: Options) -> Cluster:
+    settings = study.settings
+    return Cluster(
+        study.parts, study.subject, study.tracker, settings.attempts, remote, settings.times
+    )
+
+
+def _recording(pool: Pool | Cluster, study: Study) -> Launch:
+    """Return a launch whose results this process records."""
 
     def measure(run: str, assignments: Sequence[Assignment]) -> Iterator[str]:
         recorded = study.tracker.read_document(run, PROVENANCE) or {}

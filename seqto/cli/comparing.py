@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from seqto.cli.pointers import print_lines, stdout_console
 from seqto.cli.reporting import add_output, add_tracking_uri
 from seqto.errors import ConfigError, TrackingError
 from seqto.report.comparison import Report
-from seqto.report.writing import REPORT
+from seqto.report.writing import PAGE, REPORT
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -29,6 +30,7 @@ def compare_runs(runs: Sequence[str], uri: str | None, folder: Path) -> None:
 
     if len(set(runs)) < 2:
         raise ConfigError("a comparison needs the runs of two or more different studies.")
+    stdout_console().print(f"reading {len(set(runs))} studies", style="dim", highlight=False)
     tracker = open_existing(uri)
     reports = []
     for run in dict.fromkeys(runs):
@@ -43,14 +45,15 @@ def compare_runs(runs: Sequence[str], uri: str | None, folder: Path) -> None:
 def compare_files(folder: Path, reports: Sequence[Path]) -> None:
     """Compare studies by their report.json, if there are at least two."""
     if len(reports) > 1:
-        _show(folder, [json.loads(path.read_text(encoding="utf-8")) for path in reports])
+        pages = [os.path.relpath(path.with_name(PAGE), folder) for path in reports]
+        _show(folder, [json.loads(path.read_text(encoding="utf-8")) for path in reports], pages)
 
 
-def _show(folder: Path, reports: Sequence[Report]) -> None:
+def _show(folder: Path, reports: Sequence[Report], pages: Sequence[str] = ()) -> None:
     from seqto.report.comparison_page import write_comparison
     from seqto.report.comparison_table import print_comparison
 
-    info, page = write_comparison(folder, reports)
+    info, page = write_comparison(folder, reports, pages)
     console = stdout_console()
     console.print()
     print_comparison(console, info)

@@ -22,15 +22,19 @@ def write_again(run: str, uri: str | None, folder: Path, log: bool) -> None:
     """Write the study's report and pictures, and log them to its run if `log`."""
     # MLflow takes seconds to import, and --help does not need it.
     from seqto.api.held import held_study
+    from seqto.report.page_links import links_of
     from seqto.tracking.mlflow import open_existing
 
+    console = stdout_console()
+    console.print(f"reading study {run}, writing its files", style="dim", highlight=False)
     tracker = open_existing(uri)
     held = held_study(tracker, run)
-    files = write_files(folder, held.record, held.front, held.environment, held.exclusions)
+    links = links_of(tracker, run, held.front)
+    files = write_files(folder, held.record, held.front, held.environment, held.exclusions, links)
     if log:
         tracker.log_files(run, files)
     lines = {"report": str(folder / PAGE), "picture": str(folder / PICTURE)}
-    print_lines(stdout_console(), lines | ({"logged": run} if log else {}))
+    print_lines(console, lines | ({"logged": run} if log else {}))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,34 +16,37 @@ from seqto.cli.candidate_command import CHOICES, wants_unpacked
 from seqto.cli.pointers import print_lines, stdout_console, where_to_look
 from seqto.config.shapes import check_shapes
 from seqto.errors import ConfigError, ConstraintError
+from seqto.measuring.cluster import Options
 from seqto.measuring.subject import Subject
-from seqto.report.terminal import (
-    StepLines,
-    StudyProgress,
-    can_show_bars,
-    print_front,
-    print_schemes,
-)
+from seqto.report.progress import StepLines, StudyProgress, can_show_bars
+from seqto.report.terminal import print_front, print_schemes
 from seqto.report.wording import in_words, task_in_words
 from seqto.report.writing import PAGE, PICTURE
 from seqto.secrets import MASK, masked_word
-from seqto.study.conclude import save_recommended
 from seqto.study.plan import Study
 from seqto.types import Trial
 
 
 def run_study_of(
-    config: DictConfig, launch: JobLaunch | None, folder: Path, overrides: Sequence[str]
+    config: DictConfig,
+    launch: JobLaunch | None,
+    folder: Path,
+    overrides: Sequence[str],
+    cluster: Options | None = None,
 ) -> None:
     """Run the study of this config, which these overrides gave, and print its answer.
 
-    Without a launcher, processes on this machine measure its candidates.
+    Without a launcher, processes on this machine measure its candidates, or the ray cluster.
     """
-    tell_answer(run_and_show(config, launch, folder, overrides))
+    tell_answer(run_and_show(config, launch, folder, overrides, cluster))
 
 
 def run_and_show(
-    config: DictConfig, launch: JobLaunch | None, folder: Path, overrides: Sequence[str]
+    config: DictConfig,
+    launch: JobLaunch | None,
+    folder: Path,
+    overrides: Sequence[str],
+    cluster: Options | None = None,
 ) -> Finished:
     """Run the study of this config, and print its front; the arguments are as above."""
     console = stdout_console()
@@ -55,8 +58,10 @@ def run_and_show(
             _Terminal(console, stack),
             folder,
             launch=launch,
+            cluster=cluster,
             overrides=overrides,
             command=command_line(),
+            save_models=True,
         )
     _conclude(console, finished, folder)
     return finished
@@ -70,12 +75,13 @@ class _Terminal:
         bars = can_show_bars(console)
         self._progress = StudyProgress(console) if bars else StepLines(console)
         self.say, self.advance = self._progress.say, self._progress.advance
+        self.aside = self._progress.aside
 
-    def prepare(self) -> AbstractContextManager[Any]:
+    def start(self) -> None:
         self._stack.enter_context(self._progress)
-        return nullcontext()
 
     def introduce(self, study: Study) -> None:
+        self._progress.ended.objectives = study.settings.objectives
         parts, subject, facts = study.parts, study.subject, study.parts.device.describe()
         layers = "1 layer" if len(subject.layers) == 1 else f"{len(subject.layers)} layers"
         self._console.print(
@@ -120,8 +126,7 @@ def _conclude(console: Console, finished: Finished, folder: Path) -> None:
     print_schemes(console, outcome.record)
     print_front(console, outcome.record, outcome.front)
     # The first is the answer to the constraint, if there is one, else the balanced model.
-    files = save_recommended(study, outcome.front, folder)
-    lines = {"file": str(files[0])} if files else {}
+    lines = {"file": str(finished.files[0])} if finished.files else {}
     lines |= {"report": str(folder / PAGE), "picture": str(folder / PICTURE)}
     if study.registers(outcome.record):
         aliases = ", ".join(f"@{each.alias}" for each in outcome.front.recommended)

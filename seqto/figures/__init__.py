@@ -1,6 +1,7 @@
 """The figures that are measured: what is known of each, and how numbers are written."""
 
 from seqto.figures.formats import (
+    as_measured,
     in_bytes,
     in_digits,
     in_ms,
@@ -35,6 +36,7 @@ __all__ = [
     "Figure",
     "Limit",
     "Metrics",
+    "as_measured",
     "by_column",
     "columns",
     "costs",

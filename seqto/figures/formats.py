@@ -38,3 +38,17 @@ def in_ms(latency: float | None) -> str:
 def in_digits(value: float | None) -> str:
     """Write a number with four digits that matter."""
     return f"{value:.4g}" if is_known(value) else ""
+
+
+_MEASURED = {"_ms": 4, "_bytes": 15}
+"""How many digits of a figure were measured, by the end of its name."""
+
+_DIGITS = 6
+
+
+def as_measured(name: str, value: float) -> float:
+    """Return a figure without the digits that were not measured, or that only floats have."""
+    if not math.isfinite(value):
+        return value
+    digits = next((count for end, count in _MEASURED.items() if name.endswith(end)), _DIGITS)
+    return float(f"{value:.{digits}g}")

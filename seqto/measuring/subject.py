@@ -172,7 +172,7 @@ def rank_layers(parts: Parts, subject: Subject, workspace: Workspace) -> tuple[L
         return [asdict(score) for score in scores]
 
     rows = kept_json(workspace.scores(key), compute)
-    layers = {layer.name: layer for layer in subject.layers}
+    layers = {layer.name: replace(layer, position=at) for at, layer in enumerate(subject.layers)}
     # The scores may come from another device, which runs other layers as one.
     return tuple(_score(row, layers[row["layer"]["name"]], parts) for row in rows)
 
@@ -242,7 +242,7 @@ def _reference(
     key = content_key([*contents, *device, batch, dict(observed.axes)])
 
     def run(path: Path) -> None:
-        say("running the float model")
-        save_outputs(outputs_of(model, samples, batch, parts.device, observed), path)
+        what = "running the float model"
+        save_outputs(outputs_of(model, samples, batch, parts.device, observed, what), path)
 
     return load_outputs(kept(workspace.reference(key), run), len(samples))

@@ -1,6 +1,6 @@
 """What quantizers keep from one candidate to the next of the same model."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -35,9 +35,13 @@ class Known:
         """Return the model in the opset that 4-bit and 16-bit tensors need, marked."""
         return self.once("raised", lambda: mark(at_opset(self.model, INT4_OPSET)))
 
-    def weights(self, block: int, learn: bool) -> LearnedWeights:
-        """Return the weights as samples taught to store them; int8 layers run in integers."""
-        stored = (*CODED_STEPS, INT4)
+    def weights(
+        self, block: int, learn: bool, stored: Sequence[str] = (*CODED_STEPS, INT4)
+    ) -> LearnedWeights:
+        """Return the weights as samples taught to store them in these precisions.
+
+        Without int8, since most layers of that precision run in integers.
+        """
         return self.once("weights", lambda: LearnedWeights(self.model, block, stored, learn))
 
     def store(
@@ -46,12 +50,18 @@ class Known:
         precisions: Mapping[str, str],
         weights: LearnedWeights,
         plainly: bool,
+        nbits: Collection[str] = (),
     ) -> None:
-        """Change the weights of these layers to these precisions, or to what they are in them."""
+        """Change the weights of these layers to these precisions, or plainly to their values in it.
+
+        The layers in `nbits` become MatMulNBits where they can.
+        """
         if plainly:
             store_plainly(proto, precisions, weights.block, weights.integers)
         else:
-            store_into(proto, precisions, weights.block, self.packed, choose=weights.integers)
+            store_into(
+                proto, precisions, weights.block, self.packed, nbits, choose=weights.integers
+            )
 
     def links(self, model: Model) -> Links:
         """Return the links of this model: the known one, or its raised form."""

@@ -30,6 +30,7 @@ from seqto.graph.links import Links
 from seqto.graph.nodes import initializers
 from seqto.graph.packing import rounded
 from seqto.graph.patches import LayerInput, as_rows, input_of
+from seqto.graph.threads import on_one_thread
 from seqto.protocols import Quantizer
 from seqto.quantizers.learned_weights import factors_key, mean_key, shift_key, units_key
 from seqto.quantizers.statistics import Moments, moments_bytes, moments_of
@@ -42,6 +43,7 @@ _MOST_BYTES = 2**28
 """How much memory moments may take at a time; if more is needed, the samples run again."""
 
 
+@on_one_thread
 def learn_weights(
     model: Model,
     layers: Collection[str],

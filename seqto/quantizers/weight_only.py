@@ -10,10 +10,8 @@ from seqto.errors import ConfigError
 from seqto.graph.files import compact
 from seqto.graph.layers import gemm_to_matmul, weight_layers
 from seqto.graph.nbits import LEAST_WEIGHTS, block_of, matmuls, nbits_bytes
-from seqto.graph.plain_weights import store_plainly
-from seqto.graph.weights import RAISED, STORED, store_into, stored_bytes
+from seqto.graph.weights import RAISED, STORED, stored_bytes
 from seqto.quantizers.known import Memory
-from seqto.quantizers.learned_weights import LearnedWeights
 from seqto.quantizers.learning import learn_weights
 from seqto.quantizers.ort import (
     WEIGHT_OPS,
@@ -127,16 +125,13 @@ class WeightOnlyQuantizer:
         proto = model.copy_proto()
         nbits = known.once("nbits", lambda: self._nbits(known.model))
         packed = {name for name in nbits & stored.keys() if self._runs_packed(stored[name])}
-        weights = known.once("weights", lambda: self._learned(known.model))
+        weights = known.weights(self.block_size, self.feedback, (*CODED_STEPS, INT4, INT8))
         # As MatMulNBits, int8 is in blocks, and close enough.
         corrected = {
             name: each for name, each in stored.items() if (name in packed, each) != (True, INT8)
         }
         weights.correct(proto, corrected, {})
-        if plainly:
-            store_plainly(proto, stored, self.block_size, weights.integers)
-        else:
-            store_into(proto, stored, self.block_size, known.packed, packed, weights.integers)
+        known.store(proto, stored, weights, plainly, packed)
         return Model(model.name, compact(proto, model))
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
@@ -147,10 +142,6 @@ class WeightOnlyQuantizer:
             outputs, values = layer.shape
             return nbits_bytes(outputs, values, precision, block) + _NBITS_BYTES
         return stored_bytes(layer, precision, self.block_size)
-
-    def _learned(self, model: Model) -> LearnedWeights:
-        stored = (*CODED_STEPS, INT4, INT8)
-        return LearnedWeights(model, self.block_size, stored, self.feedback)
 
     def _nbits(self, model: Model) -> set[str]:
         """Return the layers that may be MatMulNBits."""

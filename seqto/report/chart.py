@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from seqto.figures import is_known
-from seqto.report.info import shown_range
+from seqto.report.info import is_far, shown_range
 
 FRONT, OTHER, FLOAT = "front", "other", "float"
 
@@ -16,7 +16,8 @@ class Dot:
     """A model on the chart: `x` has its place on each axis to choose from, None where unknown.
 
     `facts` are what a person reads of it, `low` and `high` the 95 % interval of `y`, `label` is
-    written beside it, `layers` names the entry of the page's data that has its layers.
+    written beside it, `layers` names the entry of the page's data that has its layers. `beyond` is
+    the label instead where the dot lies beyond an axis, one for each to choose from.
     """
 
     title: str
@@ -28,6 +29,7 @@ class Dot:
     high: float | None = None
     label: str = ""
     layers: str | None = None
+    beyond: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,11 @@ def _range(
 ) -> tuple[float, float] | None:
     """Return an axis that a few hopeless candidates cannot stretch; None without a front on it."""
     known = [(value, dot.kind) for value, dot in zip(values, dots, strict=True) if is_known(value)]
-    key = [value for value, kind in known if kind != OTHER]
-    if not any(kind == FRONT for _, kind in known):
+    front = [value for value, kind in known if kind == FRONT]
+    if not front:
         return None
-    low, high = shown_range(key, [value for value, _ in known], head)
+    near = [value for value, kind in known if kind == FLOAT and not is_far(value, front)]
+    others = [value for value, kind in known if kind == OTHER]
+    low, high = shown_range([*front, *near], others, head)
     assert math.isfinite(low) and math.isfinite(high)
     return low, high

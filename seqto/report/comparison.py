@@ -8,7 +8,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seqto.figures import LOSS, Figure, Metrics, by_column, figure, is_known, told, whole
+from seqto.figures import (
+    LOSS,
+    Figure,
+    Metrics,
+    by_column,
+    figure,
+    in_bytes,
+    in_percent,
+    is_known,
+    told,
+    whole,
+)
 from seqto.pareto.front import hypervolume
 from seqto.report.commands import overrides
 from seqto.types import Candidate
@@ -22,6 +33,12 @@ LIMITS = (0.02, 0.01)
 DEFAULT = "default"
 SIZE = "size_bytes"
 
+_TWO, _CLEARLY = 2, 0.9
+"""What is called faster than the next takes at most this share of its time."""
+
+_NAMED = 2
+"""How many layers name a candidate."""
+
 _ASPECTS = ("model", "device", "quantization", "search", "dataset", "metric")
 
 
@@ -32,6 +49,7 @@ class Smallest:
     index: int
     size_bytes: float | None
     size_ratio: float
+    latency_ms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +69,9 @@ class Summary:
     hypervolume: float
     smallest: Mapping[float, Smallest | None]
     """By the loss that it may have at most."""
+    model: str = ""
+    float_ms: float | None = None
+    """The float model's latency."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +92,19 @@ class SharedCandidate:
     cells: Mapping[str, Cell]
 
     @property
+    def name(self) -> str:
+        """What it is called: by its layers, as its key says nothing to people."""
+        groups = self.candidate.by_precision()
+        scheme = f", {self.candidate.scheme}" if self.candidate.scheme else ""
+        if len(groups) == 1:
+            return f"all {next(iter(groups))}{scheme}"
+        if self.candidate.is_mixed:
+            return f"{self.candidate.counted(by_precision=True)}{scheme}"
+        left = self.candidate.excluded
+        more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
+        return f"int8 but {', '.join(left[:_NAMED])}{more}{scheme}"
+
+    @property
     def sizes(self) -> set[float]:
         """Its sizes in bytes, wherever they are known."""
         found = (cell.metrics.get(SIZE) for cell in self.cells.values())
@@ -86,11 +120,13 @@ def compared() -> list[Figure]:
 class ComparisonInfo:
     """Studies, and the candidates that at least two of them tried, the smallest first.
 
-    `title` has what the studies have in common; `alone` counts, by label, the candidates that no
-    other study tried; `caveats` say where figures are not of the same kind.
+    `title` has what the studies have in common; `verdict` says which did best; `alone` counts, by
+    label, the candidates that no other study tried; `caveats` say where figures are not of the
+    same kind.
     """
 
     title: str
+    verdict: str
     studies: tuple[Summary, ...]
     rows: tuple[SharedCandidate, ...]
     alone: Mapping[str, int]
@@ -111,13 +147,70 @@ def compare(reports: Sequence[Report]) -> ComparisonInfo:
             if candidate["state"] in ("COMPLETE", "FAILED"):
                 found.setdefault(candidate["key"], {})[label] = candidate
     shared = [_shared(key, each) for key, each in found.items() if len(each) > 1]
+    studies = tuple(_summary(label, report) for label, report in by_label.items())
     return ComparisonInfo(
         title=_title(reports),
-        studies=tuple(_summary(label, report) for label, report in by_label.items()),
+        verdict=verdict(studies),
+        studies=studies,
         rows=tuple(sorted(shared, key=_by_size)),
         alone={label: sum(list(each) == [label] for each in found.values()) for label in by_label},
         caveats=tuple(_caveats(reports)),
     )
+
+
+def verdict(studies: Sequence[Summary]) -> str:
+    """Say in a sentence or two which study has the smallest model, and which the fastest."""
+    for limit in LIMITS:
+        found = [(each, held) for each in studies if (held := each.smallest[limit])]
+        if found:
+            return " ".join(filter(None, (_smaller(found, studies, limit), _faster(found))))
+    best = max(studies, key=lambda each: each.hypervolume)
+    least = in_percent(max(LIMITS), 0)
+    return (
+        f"No study has a candidate that loses at most {least}; {best.label} has the best front "
+        f"(hypervolume {best.hypervolume:.3f})."
+    )
+
+
+def _smaller(
+    found: Sequence[tuple[Summary, Smallest]], studies: Sequence[Summary], limit: float
+) -> str:
+    # Of different models, shares say nothing.
+    alike = len({each.model for each, _ in found}) == 1
+    known = all(held.size_bytes is not None for _, held in found)
+
+    def size(held: Smallest) -> float:
+        return held.size_ratio if alike or not known else float(held.size_bytes or 0.0)
+
+    def told(each: Summary, held: Smallest) -> str:
+        share = in_percent(held.size_ratio, 1)
+        text = f"{share} of the size" if alike or not known else in_bytes(held.size_bytes)
+        return f"{each.label} (#{held.index}, {text})"
+
+    ordered = sorted(found, key=lambda each: size(each[1]))
+    first, *others = ordered
+    text = f"With at most {in_percent(limit, 0)} loss, {told(*first)} is the smallest"
+    alone = [each.label for each in studies if each.smallest[limit] is None]
+    if others:
+        nearest = others[0]
+        same = size(nearest[1]) <= 1.01 * size(first[1])
+        text = f"{text}{', as small as ' if same else ', before '}{told(*nearest)}"
+    return f"{text}; {', '.join(alone)} {_has(alone)} none." if alone else f"{text}."
+
+
+def _has(names: Sequence[str]) -> str:
+    return "has" if len(names) == 1 else "have"
+
+
+def _faster(found: Sequence[tuple[Summary, Smallest]]) -> str:
+    """Say which of these is clearly the fastest, if all have a latency."""
+    times = [(held.latency_ms, each.label) for each, held in found if is_known(held.latency_ms)]
+    if len(times) < len(found) or len(times) < _TWO:
+        return ""
+    (best, name), (second, _), *_ = sorted(times)
+    if best > _CLEARLY * second:
+        return ""
+    return f"{name}'s is the fastest: {figure('latency_ms').text(best)}."
 
 
 def labels(reports: Sequence[Report]) -> list[str]:
@@ -197,6 +290,8 @@ def _summary(label: str, report: Report) -> Summary:
         front=sum(bool(each["pareto"]) for each in report["candidates"]),
         hypervolume=hypervolume([(loss, ratio) for _, loss, ratio in placed]),
         smallest={limit: _smallest(placed, limit) for limit in LIMITS},
+        model=_aspect(report, "model"),
+        float_ms=report["baseline"].get("latency_ms"),
     )
 
 
@@ -207,7 +302,8 @@ def _smallest(
     if not meeting:
         return None
     ratio, _, found = min(meeting, key=lambda each: each[:2])
-    return Smallest(found["index"], found["metrics"].get(SIZE), ratio)
+    metrics = found["metrics"]
+    return Smallest(found["index"], metrics.get(SIZE), ratio, metrics.get("latency_ms"))
 
 
 def _shared(key: str, candidates: Mapping[str, Mapping[str, Any]]) -> SharedCandidate:

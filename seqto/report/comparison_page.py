@@ -35,15 +35,19 @@ PAGE, TEMPLATE = "comparison.html", "comparison.html.jinja"
 SHOWN_LAYERS = 8
 
 
-def write_comparison(folder: Path, reports: Sequence[Report]) -> tuple[ComparisonInfo, Path]:
-    """Write the page of these studies into the folder."""
+def write_comparison(
+    folder: Path, reports: Sequence[Report], pages: Sequence[str] = ()
+) -> tuple[ComparisonInfo, Path]:
+    """Write the page of these studies into the folder; `pages` are theirs, as seen from there."""
     info = compare(reports)
     with written_whole(folder / PAGE) as temporary:
-        temporary.write_text(comparison_page(info, reports), encoding="utf-8")
+        temporary.write_text(comparison_page(info, reports, pages), encoding="utf-8")
     return info, folder / PAGE
 
 
-def comparison_page(info: ComparisonInfo, reports: Sequence[Report]) -> str:
+def comparison_page(
+    info: ComparisonInfo, reports: Sequence[Report], pages: Sequence[str] = ()
+) -> str:
     """Return the page; the reports are those that the comparison was made from."""
     one_size = all(len(row.sizes) <= 1 for row in info.rows)
     shown = [each for each in compared() if not (one_size and each.name == SIZE)]
@@ -55,6 +59,10 @@ def comparison_page(info: ComparisonInfo, reports: Sequence[Report]) -> str:
         limits=[(limit, in_percent(limit, 0)) for limit in LIMITS],
         percent=in_percent,
         smallest=smallest_in_words,
+        latency=figure("latency_ms").text,
+        timed=any(is_known(each.float_ms) for each in info.studies),
+        at_most=in_percent(LIMITS[0], 0),
+        pages=dict(zip((each.label for each in info.studies), pages, strict=False)),
         one_size=one_size,
         size=_size,
         titles=[each.title for each in shown],
@@ -93,6 +101,7 @@ def _dots(report: Report, across: Sequence[Axis], up: Axis) -> list[Dot]:
             facts=tuple({**facts(told(), metrics, baseline), **left}.items()),
             low=_scaled(up, metrics.get(f"{LOSS}_low")),
             high=_scaled(up, metrics.get(f"{LOSS}_high")),
+            beyond=tuple(_beyond(each, metrics, baseline) for each in across),
         )
 
     baseline = report["baseline"]
@@ -107,6 +116,12 @@ def _dots(report: Report, across: Sequence[Axis], up: Axis) -> list[Dot]:
         if each["pareto"]
     ]
     return [*members, dot("float model", FLOAT, float_metrics(baseline), {})]
+
+
+def _beyond(on: Axis, metrics: Metrics, baseline: Metrics) -> str:
+    """Return the label of a float model at the edge of this axis."""
+    place = _place(on, metrics, baseline)
+    return "" if place is None else f"float: {on.text(place)} \u2192"
 
 
 def _place(on: Axis, metrics: Metrics, baseline: Metrics) -> float | None:

@@ -7,9 +7,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from seqto.figures import in_percent
-from seqto.report.comparison import LIMITS, SIZE, Cell, ComparisonInfo, compared
-from seqto.report.comparison_page import smallest_in_words
+from seqto.figures import figure, in_percent
+from seqto.report.comparison import (
+    LIMITS,
+    SIZE,
+    Cell,
+    ComparisonInfo,
+    Smallest,
+    Summary,
+    compared,
+)
 
 MOST_ROWS = 12
 FRONT_STYLE = "bold green"
@@ -23,6 +30,8 @@ def print_comparison(console: Console, info: ComparisonInfo) -> None:
         # Never cut: the name is what a person typed to make the study.
         line = Text.assemble((f"{letter}  ", "bold"), study.label, (f"  {study.run[:8]}", "dim"))
         console.print(line, soft_wrap=True)
+    console.print()
+    console.print(info.verdict, highlight=False, markup=False)
     console.print()
     console.print(_studies(info, letters))
     for caveat in info.caveats:
@@ -44,9 +53,9 @@ def _letters(count: int) -> list[str]:
 
 def _studies(info: ComparisonInfo, letters: Sequence[str]) -> Table:
     table = _table("study")
-    sizes = [f"size at {in_percent(limit, 0)} loss" for limit in LIMITS]
-    for title in ("candidates", "front", "hypervolume", *sizes):
-        table.add_column(title, justify="right", no_wrap=True)
+    sizes = [f"size at {in_percent(limit, 0)}" for limit in LIMITS]
+    for title in ("candidates", "front", "volume", *sizes, "latency", "float"):
+        table.add_column(title, justify="right", no_wrap=title != "candidates")
     for letter, study in zip(letters, info.studies, strict=True):
         failed = f" ({study.failed} failed)" if study.failed else ""
         table.add_row(
@@ -54,9 +63,20 @@ def _studies(info: ComparisonInfo, letters: Sequence[str]) -> Table:
             f"{study.candidates}{failed}",
             str(study.front),
             f"{study.hypervolume:.3f}",
-            *(smallest_in_words(study.smallest[limit]) for limit in LIMITS),
+            *(_share(study.smallest[limit]) for limit in LIMITS),
+            *_latencies(study),
         )
     return table
+
+
+def _share(found: Smallest | None) -> str:
+    return "none" if found is None else in_percent(found.size_ratio, 1)
+
+
+def _latencies(study: Summary) -> tuple[str, str]:
+    """Return the latency of its smallest candidate within the first limit, and the float's."""
+    latency, found = figure("latency_ms"), study.smallest[LIMITS[0]]
+    return (latency.text(found.latency_ms) if found else "", latency.text(study.float_ms))
 
 
 def _shared(info: ComparisonInfo, letters: Sequence[str]) -> Table:
@@ -67,7 +87,7 @@ def _shared(info: ComparisonInfo, letters: Sequence[str]) -> Table:
         table.add_column(letter, justify="right")
     for row in info.rows[:MOST_ROWS]:
         cells = [_cell(row.cells.get(study.label)) for study in info.studies]
-        table.add_row(row.key[:8], row.candidate.counted(info.mixed), *cells)
+        table.add_row(row.name, row.candidate.counted(info.mixed), *cells)
     return table
 
 

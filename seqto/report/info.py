@@ -10,6 +10,11 @@ from seqto.pareto.front import comparable
 from seqto.types import Front, LayerScore, StudyRecord, Trial
 
 EXCLUDED = "excluded_count"
+_WIDE, _SMALL = 30.0, 0.01
+_FEW_PLACES = 3
+_FEWEST, _MOST = 8, 30
+"""How many layers a picture names at the least and at the most."""
+
 RAW = ("kl", "mse", "first_half", "second_half")
 """Details that are not normalised, even where all of them happen to lie between 0 and 1."""
 
@@ -52,7 +57,7 @@ class SensitivityInfo:
     """How much quantization hurts each layer, the most hurt first.
 
     `shares` are the scores scaled to 0 to 1; `details` are the parts of the scores that were
-    between 0 and 1 from the start.
+    between 0 and 1 from the start. `ranked` says what the scores are.
     """
 
     title: str
@@ -60,37 +65,58 @@ class SensitivityInfo:
     scores: tuple[float, ...]
     shares: tuple[float, ...]
     details: tuple[Detail, ...]
+    ranked: str = "score"
+    harms: tuple[float, ...] = ()
+    """What quantizing each layer alone does, where the scores are made from that."""
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether the scores span so many sizes that only their logarithms can be seen."""
+        known = [each for each in self.scores if each > 0]
+        return len(known) > 1 and min(self.scores) >= 0 and max(known) > _WIDE * min(known)
+
+    @property
+    def matter(self) -> int:
+        """How many of the first layers matter: they have a hundredth of the largest score."""
+        most = max(self.shares, default=0.0)
+        count = sum(each >= _SMALL * most for each in self.shares)
+        return min(len(self.layers), max(_FEWEST, min(count, _MOST)))
 
 
 @dataclass(frozen=True)
 class ObjectiveLine:
-    """One objective over the number of excluded layers, in percent from best to worst trial."""
+    """One objective of the candidates at their places, in percent from the best to the worst."""
 
     label: str
     best: str
     worst: str
     percents: tuple[float, ...]
     trend: tuple[tuple[int, float], ...]
-    """The median percent of each number of excluded layers."""
+    """The median percent at each place."""
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A recommended trial on the plot of the objectives."""
+    """A recommended candidate on the plot of the objectives."""
 
     label: str
-    excluded: int
+    place: int
     percents: tuple[float, ...]
     """Its value on every line."""
 
 
 @dataclass(frozen=True)
 class ObjectivesInfo:
-    """The objectives of all complete trials over how many layers each excludes."""
+    """The objectives of all complete candidates, over how many layers each leaves in float32.
+
+    Where nearly all leave equally many, the candidates stand side by side, the smallest first.
+    """
 
     title: str
-    layer_count: int
-    excluded: tuple[int, ...]
+    across: str
+    places: tuple[int, ...]
+    names: tuple[str, ...]
+    """What the places are called, if not by their numbers."""
     lines: tuple[ObjectiveLine, ...]
     marks: tuple[Mark, ...]
 
@@ -136,22 +162,41 @@ def sensitivity_info(record: StudyRecord) -> SensitivityInfo:
         scores=scores,
         shares=_shares(scores),
         details=_details(record.scores),
+        ranked=ranked_by(record.scores),
+        harms=tuple(row.details.get("divergence", math.nan) for row in record.scores),
     )
+
+
+def ranked_by(scores: Sequence[LayerScore]) -> str:
+    """Say what the layers are ranked by, where their sensitivity is known to tell."""
+    known = {"divergence_per_byte": "harm per byte saved", "divergence": "harm"}
+    for detail, words in known.items():
+        if scores and all(row.details.get(detail) == row.score for row in scores):
+            return words
+    return "score"
 
 
 def objectives_info(record: StudyRecord, front: Front) -> ObjectivesInfo:
-    """Return each objective of the complete trials by the number of excluded layers."""
+    """Return each objective of the complete candidates by the number of excluded layers."""
     trials = sorted(
         _measured(record, front), key=lambda trial: (len(trial.candidate.excluded), trial.index)
     )
-    excluded = tuple(len(trial.candidate.excluded) for trial in trials)
-    lines = tuple(_line(name, record, trials, excluded) for name in front.objectives)
+    places = tuple(len(trial.candidate.excluded) for trial in trials)
+    layers = max(len(trial.candidate.precisions) for trial in trials)
+    across = f"layers left in float32, of {layers}"
+    names: tuple[str, ...] = ()
+    if len(trials) > len(set(places)) < _FEW_PLACES:
+        trials.sort(key=lambda trial: (trial.metrics.get("size_bytes", 0.0), trial.index))
+        places, across = tuple(range(len(trials))), "candidates, the smallest first"
+        names = tuple(f"#{trial.index}" for trial in trials)
+    lines = tuple(_line(name, record, trials, places) for name in front.objectives)
     return ObjectivesInfo(
         title=study_title(record),
-        layer_count=max(len(trial.candidate.precisions) for trial in trials),
-        excluded=excluded,
+        across=across,
+        places=places,
+        names=names,
         lines=lines,
-        marks=tuple(_marks(front, trials, lines)),
+        marks=tuple(_marks(front, trials, places, lines)),
     )
 
 
@@ -191,6 +236,15 @@ def shown_range(key: Sequence[float], others: Sequence[float], head: float) -> t
     low, high = min([low, *near]), max([high, *near])
     span = high - low or 0.1 * abs(high) or 1.0
     return low - 0.08 * span, low + (1 + head) * span
+
+
+_FAR = 2.5
+"""A float model so many times as far as the front would squeeze the candidates together."""
+
+
+def is_far(own: float | None, members: Sequence[float]) -> bool:
+    """Tell whether the float model is better a mark at the axis' edge."""
+    return own is not None and bool(members) and own > _FAR * max(members) > 0
 
 
 def _shares(scores: Sequence[float]) -> tuple[float, ...]:
@@ -233,21 +287,21 @@ def _labels(front: Front) -> list[tuple[Trial, str]]:
 
 
 def _line(
-    objective: str, record: StudyRecord, trials: Sequence[Trial], excluded: Sequence[int]
+    objective: str, record: StudyRecord, trials: Sequence[Trial], places: Sequence[int]
 ) -> ObjectiveLine:
     values = [trial.metrics[objective] for trial in trials]
     low, high = min(values), max(values)
     percents = tuple(_percent(value, low, high) for value in values)
-    by_count: dict[int, list[float]] = {}
-    for count, percent in zip(excluded, percents, strict=True):
-        by_count.setdefault(count, []).append(percent)
+    by_place: dict[int, list[float]] = {}
+    for place, percent in zip(places, percents, strict=True):
+        by_place.setdefault(place, []).append(percent)
     shown = axis(objective, record.baseline)
     return ObjectiveLine(
         label=shown.label,
         best=shown.text(low * shown.factor),
         worst=shown.text(high * shown.factor),
         percents=percents,
-        trend=tuple((count, statistics.median(each)) for count, each in by_count.items()),
+        trend=tuple((place, statistics.median(each)) for place, each in by_place.items()),
     )
 
 
@@ -255,12 +309,17 @@ def _percent(value: float, low: float, high: float) -> float:
     return 100 * (value - low) / (high - low) if high > low else 0.0
 
 
-def _marks(front: Front, trials: Sequence[Trial], lines: Sequence[ObjectiveLine]) -> list[Mark]:
+def _marks(
+    front: Front,
+    trials: Sequence[Trial],
+    places: Sequence[int],
+    lines: Sequence[ObjectiveLine],
+) -> list[Mark]:
     rows = {trial.id: row for row, trial in enumerate(trials)}
     return [
         Mark(
             label=text,
-            excluded=len(trial.candidate.excluded),
+            place=places[rows[trial.id]],
             percents=tuple(line.percents[rows[trial.id]] for line in lines),
         )
         for trial, text in _labels(front)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from seqto.figures import Metrics, columns, float_metrics
 from seqto.pareto.front import comparable
 from seqto.report.answer import with_basis
+from seqto.report.certainty import certainty, hints
 from seqto.report.info import study_title
 from seqto.report.wording import spread_members
 from seqto.types import COMMAND, REGISTERED, Front, StudyRecord, Trial
@@ -22,15 +23,22 @@ _LINKS = {
 }
 
 
-def study_note(record: StudyRecord, front: Front, pages: Mapping[str, str]) -> str:
+def study_note(
+    record: StudyRecord, front: Front, pages: Mapping[str, str], running: bool = False
+) -> str:
     """Return the note as Markdown, with links to those pages that there are.
+
+    Of a running study it tells the front so far, and has no link to the report that is to come.
 
     Until a person unfolds the note, MLflow shows about five lines of it, and only in the first two
     can links be clicked: hence the links come first, then the answer.
     """
-    links = [f"[{text}]({pages[name]})" for name, text in _LINKS.items() if name in pages]
-    parts = [" · ".join(links), _answer(record, front), _table(record, front, pages), _rest(front)]
-    further = [_registered(record, front, pages), _command(record)]
+    wanted = [name for name in _LINKS if name in pages and not (running and name == "report")]
+    links = [f"[{_LINKS[name]}]({pages[name]})" for name in wanted]
+    answer = _so_far(record) + _answer(record, front) if running else _answer(record, front)
+    parts = [" · ".join(links), answer, _table(record, front, pages), _rest(front)]
+    registered = "" if running else _registered(record, front, pages)
+    further = [registered, *_remarks(record, front), _command(record)]
     return "\n\n".join(part for part in [*parts, *further] if part)
 
 
@@ -45,6 +53,18 @@ def _answer(record: StudyRecord, front: Front) -> str:
     count = f"{len(front.members)} of {len(comparable(record.trials))} candidates on the front."
     sentences = [plain(with_basis(record, front)), count]
     return f"{title}: {' '.join(each for each in sentences if each)}"
+
+
+def _so_far(record: StudyRecord) -> str:
+    measured = len(comparable(record.trials))
+    return f"Still running, {measured} measured; so far "
+
+
+def _remarks(record: StudyRecord, front: Front) -> list[str]:
+    """Say what more samples or other words might find; how sure the answer is stands beside it."""
+    found = {**certainty(record, front), **hints(record, front)}
+    found.pop("how sure", None)
+    return [f"{label.capitalize()}: {plain(words)}." for label, words in found.items()]
 
 
 def _table(record: StudyRecord, front: Front, pages: Mapping[str, str]) -> str:

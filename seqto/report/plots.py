@@ -17,7 +17,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.path import Path as MatplotlibPath
 from matplotlib.text import Annotation, Text
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter
 from matplotlib.transforms import Bbox
 
 from seqto.report.info import (
@@ -26,6 +26,7 @@ from seqto.report.info import (
     ObjectivesInfo,
     Point,
     SensitivityInfo,
+    is_far,
     shown_range,
 )
 from seqto.workspace import written_whole
@@ -37,10 +38,8 @@ BLUE, VERMILLION = "#0072B2", "#D55E00"
 COLOURS = (BLUE, "#E69F00", "#009E73", "#CC79A7", "#56B4E9", VERMILLION)
 MARKERS = "oDsv^P"
 
-MOST_LAYERS = 200
-ROWS = 50
-NAME_WIDTH = 34
-BAR_INCHES, GAP_INCHES = 3.4, 2.9
+NAME_WIDTH = 40
+BAR_INCHES = 4.2
 
 # Complete enough that a user's matplotlibrc cannot spoil the pictures.
 STYLE: dict[Any, Any] = {
@@ -69,45 +68,44 @@ STYLE: dict[Any, Any] = {
 }
 
 
-_FAR = 2.5
-"""A float model that is so many times as large as the candidates would squeeze them together."""
-
-
 def draw_sensitivity(info: SensitivityInfo, path: Path) -> None:
-    """Draw each layer's score and its parts, the most hurt layer first, in columns of bars."""
-    shown = min(len(info.layers), MOST_LAYERS)
-    columns = max(1, math.ceil(shown / ROWS))
-    rows = max(1, math.ceil(shown / columns))
+    """Draw the scores of the layers that matter, the most hurt first; the rest in a sentence."""
+    shown = info.matter
     with matplotlib.rc_context(STYLE):
-        figure = _figure(columns * BAR_INCHES + (columns - 1) * GAP_INCHES, 0.2 * rows)
-        spacing = {"wspace": GAP_INCHES / BAR_INCHES}
-        grid = figure.subplots(1, columns, squeeze=False, gridspec_kw=spacing)
-        names = shortened(info.layers[:shown], NAME_WIDTH)
-        for column, axes in enumerate(grid[0]):
-            _draw_layers(axes, info, names, range(shown)[column * rows : (column + 1) * rows])
-            axes.set_ylim(rows - 0.4, -0.6)
-        _draw_key(grid[0][0], info)
-        _head(grid[0][0], info.title, _sensitivity_subtitle(info, shown), lift=20)
+        figure = _figure(BAR_INCHES, max(1.0, 0.2 * shown))
+        axes = figure.subplots()
+        _draw_layers(axes, info, shortened(info.layers[:shown], NAME_WIDTH))
+        axes.set_ylim(max(shown, 1) - 0.4, -0.6)
+        # Bars say it better than dots where only logarithms can be seen.
+        lift = 0.0
+        if info.details and not info.logarithmic:
+            _draw_key(axes, info)
+            lift = 20.0
+        _head(axes, f"{info.title}: {info.ranked}, by layer", _sensitivity_subtitle(info), lift)
         _save(figure, path)
 
 
 def draw_objectives(info: ObjectivesInfo, path: Path) -> None:
-    """Draw a line an objective over the number of excluded layers, the recommended marked."""
+    """Draw the objectives of the candidates at their places, the recommended marked."""
     with matplotlib.rc_context(STYLE):
-        width = min(9.0, 5.8 + info.layer_count / 50)
+        width = min(9.0, 5.8 + len(set(info.places)) / 50)
         figure = _figure(width, 3.5)
         axes = figure.subplots()
-        low, high = min(info.excluded), max(info.excluded)
+        low, high = min(info.places), max(info.places)
         margin = 0.02 * (high - low) or 0.5
         axes.set(xlim=(low - margin, high + margin), ylim=(-4, 104))
-        axes.set(xlabel=f"layers left in float32, of {info.layer_count}")
-        axes.set_ylabel("from the best trial (0 %) to the worst (100 %)")
+        axes.set(xlabel=info.across)
+        axes.set_ylabel("from the best candidate (0 %) to the worst (100 %)")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        if info.names:
+            # Not too many to be read.
+            step = math.ceil(len(info.names) / 20)
+            axes.set_xticks(info.places[::step], info.names[::step])
         axes.grid(axis="y")
         _draw_lines(axes, info)
         lift = _draw_marks(axes, info.marks)
         medians = "; the lines are medians" if _several(info) else ""
-        subtitle = f"Objectives of {_count(info.excluded)}, lower is better{medians}"
+        subtitle = f"Objectives of {_count(info.places)}, lower is better{medians}"
         _head(axes, info.title, subtitle, lift)
         _save(figure, path)
 
@@ -177,30 +175,49 @@ def _above(axes: Axes, x: float, points: float, text: str, **style: Any) -> Anno
     )
 
 
-def _draw_layers(axes: Axes, info: SensitivityInfo, names: list[str], rows: range) -> None:
-    """Draw one column: a bar a layer for its score, a dot for each normalised detail."""
-    places = range(len(rows))
-    axes.barh(places, [info.shares[row] for row in rows], height=0.72, color=PALE)
-    for detail, colour, marker in zip(info.details, COLOURS, MARKERS, strict=False):
-        values = [detail.values[row] for row in rows]
-        axes.scatter(
-            values, places, s=17, color=colour, marker=marker, zorder=3, clip_on=False, lw=0
+def _draw_layers(axes: Axes, info: SensitivityInfo, names: list[str]) -> None:
+    """Draw a bar a layer for its score, and a dot for each normalised detail."""
+    places = range(len(names))
+    if info.logarithmic:
+        known = [each for each in info.scores[: len(names)] if each > 0]
+        axes.set_xscale("log")
+        low, values = 10 ** math.floor(math.log10(min(known)) - 1e-9), info.scores
+        axes.set(xlim=(low, max(known)), xlabel=f"{info.ranked} (logarithmic)")
+        # Mathematical text is off, which the usual labels of such an axis are.
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+    else:
+        low, values = 0.0, info.shares
+        axes.set(
+            xlim=(0, 1), xticks=[0, 0.5, 1], xlabel=f"{info.ranked}, as a share of the largest"
         )
-    for place, row in enumerate(rows):
-        axes.text(
-            1.04, place, f"{info.scores[row]:.3g}", color=GREY, fontsize=7, va="center_baseline"
-        )
-    _above(axes, 1.04, 6, "score", color=GREY, fontsize=7)
-    axes.set(xlim=(0, 1), xticks=[0, 0.5, 1], yticks=places)
-    axes.set_yticklabels([names[row] for row in rows], fontsize=8)
+        _draw_details(axes, info, len(names))
+    widths = [max(0.0, values[place] - low) for place in places]
+    axes.barh(places, widths, left=low, height=0.72, color=PALE)
+    for place in places:
+        _beside(axes, 1.03, place, f"{info.scores[place]:.3g}")
+    axes.set(yticks=places)
+    axes.set_yticklabels(names, fontsize=8)
     axes.tick_params(axis="y", length=0, pad=7)
     axes.spines.left.set_visible(False)
     axes.grid(axis="x")
 
 
+def _beside(axes: Axes, x: float, place: int, text: str) -> None:
+    """Write a number beside a bar, at the share `x` of the axes' width."""
+    where = axes.get_yaxis_transform()
+    axes.text(x, place, text, color=GREY, fontsize=7, va="center_baseline", transform=where)
+
+
+def _draw_details(axes: Axes, info: SensitivityInfo, count: int) -> None:
+    for detail, colour, marker in zip(info.details, COLOURS, MARKERS, strict=False):
+        style: dict[str, Any] = {"color": colour, "marker": marker, "zorder": 3, "lw": 0}
+        axes.scatter(detail.values[:count], range(count), s=17, clip_on=False, **style)
+
+
 def _draw_key(axes: Axes, info: SensitivityInfo) -> None:
     """Name the bars and the dots in one line above the first column."""
-    before = _above(axes, 0, 6, "▬ score (of the largest)", color=GREY)
+    before = _above(axes, 0, 6, f"▬ {info.ranked}", color=GREY)
     signs = dict(zip(MARKERS, "●◆■▼▲✚", strict=True))
     for detail, colour, marker in zip(info.details, COLOURS, MARKERS, strict=False):
         before = axes.annotate(
@@ -214,16 +231,27 @@ def _draw_key(axes: Axes, info: SensitivityInfo) -> None:
         )
 
 
-def _sensitivity_subtitle(info: SensitivityInfo, shown: int) -> str:
+def _sensitivity_subtitle(info: SensitivityInfo) -> str:
     if not info.layers:
         return "No layer was scored"
-    which = f"{shown} layers" if shown == len(info.layers) else f"{shown} of {len(info.layers)}"
-    return f"How much quantization hurts {which}, the most hurt first"
+    shown = info.matter
+    which = f"The {shown} of {len(info.layers)} layers that matter most"
+    rest = _rest_in_words(info, shown)
+    return f"All {shown} layers, the most hurt first" if shown == len(info.layers) else which + rest
+
+
+def _rest_in_words(info: SensitivityInfo, shown: int) -> str:
+    """Say how much harm the layers do that are not shown, where that adds up."""
+    total = sum(info.harms)
+    if not info.harms or not math.isfinite(total) or total <= 0:
+        return ""
+    share = 100 * sum(info.harms[shown:]) / total
+    return f"; the other {len(info.layers) - shown} do {share:.2g} % of all harm"
 
 
 def _several(info: ObjectivesInfo) -> bool:
-    """Tell whether any two trials exclude as many layers."""
-    return len(info.excluded) > len(set(info.excluded))
+    """Tell whether any two candidates are at the same place."""
+    return len(info.places) > len(set(info.places))
 
 
 def _draw_lines(axes: Axes, info: ObjectivesInfo) -> None:
@@ -231,9 +259,10 @@ def _draw_lines(axes: Axes, info: ObjectivesInfo) -> None:
     ends = _spread([line.trend[-1][1] for line in info.lines], gap=13.0)
     for line, end, colour in zip(info.lines, ends, COLOURS, strict=False):
         if several:
-            axes.scatter(info.excluded, line.percents, s=9, color=colour, alpha=0.3, lw=0)
-        xs, ys = zip(*line.trend, strict=True)
-        axes.plot(xs, ys, color=colour, lw=1.8, marker="o", ms=0 if several or len(xs) > 70 else 3)
+            axes.scatter(info.places, line.percents, s=9, color=colour, alpha=0.3, lw=0)
+        for xs, ys in _measured_runs(line.trend, counts=not info.names):
+            many = len(line.trend) > 70
+            axes.plot(xs, ys, color=colour, lw=1.8, marker="o", ms=0 if many and len(xs) > 1 else 4)
         label = axes.annotate(
             line.label,
             xy=(1, end),
@@ -254,6 +283,23 @@ def _draw_lines(axes: Axes, info: ObjectivesInfo) -> None:
         )
 
 
+def _measured_runs(
+    trend: Sequence[tuple[int, float]], counts: bool
+) -> list[tuple[list[int], list[float]]]:
+    """Return the stretches in which every number of layers was measured.
+
+    A line over what was not measured would tell what nobody knows; and candidates side by side
+    have nothing in between.
+    """
+    stretches: list[list[tuple[int, float]]] = []
+    for place, percent in trend:
+        joined = bool(stretches) and counts and place == stretches[-1][-1][0] + 1
+        if not joined:
+            stretches.append([])
+        stretches[-1].append((place, percent))
+    return [([x for x, _ in each], [y for _, y in each]) for each in stretches]
+
+
 def _spread(values: Sequence[float], gap: float) -> list[float]:
     """Move values apart until neighbours differ by `gap`, in their order and within 0..100."""
     order = sorted(range(len(values)), key=lambda at: values[at])
@@ -267,22 +313,22 @@ def _spread(values: Sequence[float], gap: float) -> list[float]:
 
 
 def _draw_marks(axes: Axes, marks: Iterable[Mark]) -> float:
-    """Draw a vertical line a recommended trial, and return how high their labels reach."""
+    """Draw a vertical line a recommended candidate, and return how high their labels reach."""
     labels: list[Annotation] = []
     highest = 0
-    for mark in sorted(marks, key=lambda mark: mark.excluded):
-        axes.axvline(mark.excluded, color=INK, lw=0.9, ls=(0, (4, 3)), zorder=1)
+    for mark in sorted(marks, key=lambda mark: mark.place):
+        axes.axvline(mark.place, color=INK, lw=0.9, ls=(0, (4, 3)), zorder=1)
         for percent, colour in zip(mark.percents, COLOURS, strict=False):
             axes.scatter(
-                mark.excluded, percent, s=44, color=colour, edgecolor="white", lw=1.2, zorder=4
+                mark.place, percent, s=44, color=colour, edgecolor="white", lw=1.2, zorder=4
             )
         label = axes.annotate(
             mark.label,
-            xy=(mark.excluded, 1),
+            xy=(mark.place, 1),
             xycoords=axes.get_xaxis_transform(),
             xytext=(0, 3),
             textcoords="offset points",
-            ha=_inwards(axes, mark.excluded),
+            ha=_inwards(axes, mark.place),
             va="bottom",
         )
         highest = max(highest, _raise_clear(label, labels))
@@ -320,8 +366,7 @@ def _fitted(
     info: FrontInfo,
 ) -> tuple[FrontInfo, tuple[tuple[float, float], tuple[float, float]]]:
     """Return what to draw, and the axes' limits: a float model far to the right is at the edge."""
-    far = info.baseline is not None and info.baseline.x > _FAR * max(p.x for p in info.members)
-    if info.baseline is None or not far:
+    if info.baseline is None or not is_far(info.baseline.x, [each.x for each in info.members]):
         return info, _limits(info)
     limits = _limits(replace(info, baseline=None))
     low = min(limits[1][0], info.baseline.y - 0.08 * (limits[1][1] - limits[1][0]))
@@ -474,7 +519,7 @@ def _crowd(axes: Axes, info: FrontInfo) -> np.ndarray:
     along = [
         (x, y, 1.0)
         for x0, y0, x1, y1 in corners
-        for share in np.linspace(0, 1, 12)
+        for share in np.linspace(0, 1, 60)
         for x, y in ((x0 + share * (x1 - x0), y0), (x1, y0 + share * (y1 - y0)))
     ]
     marks = [*info.members, *info.recommended, *([info.baseline] if info.baseline else [])]

@@ -1,6 +1,7 @@
 """A study as one page: its answer, its front to look around in, and all that it rests on."""
 
 import math
+import string
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seqto.figures import (
+    LOSS,
     Figure,
     Metrics,
     columns,
@@ -23,11 +25,26 @@ from seqto.pareto.front import comparable
 from seqto.report.answer import answer
 from seqto.report.certainty import remarks
 from seqto.report.chart import FLOAT, FRONT, OTHER, Dot, Series, chart
-from seqto.report.commands import load_command, rebuild_command, session_lines, study_command
-from seqto.report.info import EXCLUDED, Axis, axis, front_info, sensitivity_info, study_title
+from seqto.report.commands import (
+    mlflow_lines,
+    onnxruntime_lines,
+    rebuild_command,
+    study_command,
+)
+from seqto.report.info import (
+    EXCLUDED,
+    Axis,
+    axis,
+    front_info,
+    ranked_by,
+    sensitivity_info,
+    study_title,
+)
+from seqto.report.page_links import NO_LINKS, Links, model_file
 from seqto.report.pages import picture, render
 from seqto.report.wording import facts, in_words, interval
 from seqto.types import (
+    CODED_STEPS,
     SCHEMES,
     SHORT,
     Candidate,
@@ -42,6 +59,8 @@ from seqto.workspace import written_whole
 TEMPLATE = "report.html.jinja"
 IN_FLOAT = "in float32"
 SENSITIVITY, OBJECTIVES = "sensitivity.png", "objectives.png"
+
+_SIGNS = string.digits + string.ascii_lowercase
 
 Pictures = Mapping[str, Path]
 """The study's pictures by file name."""
@@ -60,6 +79,7 @@ class CandidateRow:
     """A candidate in the table; `layers` names the entry of the page's data that has them."""
 
     index: int
+    run: str
     layers: str
     precisions: str
     excluded: int
@@ -94,9 +114,13 @@ class Choice:
     index: int
     aliases: tuple[str, ...]
     offer: str
+    run: str
+    """The address of its run in the tracker, where there is one."""
+    file: str
+    """The name of its model's file beside the page, where there is one."""
+    by_mlflow: str
+    by_onnxruntime: str
     rebuild: str
-    load: str
-    session: tuple[str, ...]
 
 
 def write_study_page(
@@ -106,9 +130,10 @@ def write_study_page(
     environment: Mapping[str, str],
     pictures: Pictures,
     exclusions: Mapping[str, Any] | None = None,
+    links: Links = NO_LINKS,
 ) -> None:
     """Write the page of a study, whole or not at all."""
-    text = study_page(record, front, environment, pictures, exclusions)
+    text = study_page(record, front, environment, pictures, exclusions, links)
     with written_whole(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -119,6 +144,7 @@ def study_page(
     environment: Mapping[str, str],
     pictures: Pictures,
     exclusions: Mapping[str, Any] | None = None,
+    links: Links = NO_LINKS,
 ) -> str:
     """Return the page of a study, from what its tracker holds and its pictures."""
     shown = _columns(record)
@@ -133,10 +159,11 @@ def study_page(
         remarks=remarks(record, front),
         counts=_counts(record, front),
         hypervolume=in_digits(front.hypervolume),
-        choices=choices(record, front),
+        choices=choices(record, front, links),
+        run=links.runs.get(record.id, ""),
         titles=[each.title for each in shown],
         layers_title=_layers_title(record),
-        rows=[_row(trial, record, front, shown) for trial in _by_index(record)],
+        rows=[_row(trial, record, front, shown, links) for trial in _by_index(record)],
         float_figures=[
             each.cell(float_metrics(record.baseline), record.baseline) for each in shown
         ],
@@ -154,18 +181,75 @@ def study_page(
 def page_data(record: StudyRecord, front: Front) -> dict[str, Any]:
     """Return what the page's script draws from.
 
-    Layer names are listed once; each candidate has a digit for every layer's precision.
+    Layer names are listed once; each candidate has a sign for every layer's precision.
     """
-    names = sorted({name for trial in record.trials for name, _ in trial.candidate.precisions})
-    kinds = sorted({kind for trial in record.trials for _, kind in trial.candidate.precisions})
+    names = in_graph_order(record)
+    used = {kind for trial in record.trials for _, kind in trial.candidate.precisions}
+    kinds = sorted(used, key=_fineness)
     return {
         "names": names,
         "precisions": kinds,
+        "families": [family(each) for each in kinds],
         "layers": {
-            str(trial.index): _digits(trial.candidate, names, kinds) for trial in record.trials
+            str(trial.index): _signs(trial.candidate, names, kinds) for trial in record.trials
         },
+        "strip": heat_strip(record, front, names),
         "chart": front_chart(record, front),
     }
+
+
+def in_graph_order(record: StudyRecord) -> list[str]:
+    """Return the layers as they stand in the graph; by name where older studies do not tell."""
+    places = {row.layer.name: row.layer.position for row in record.scores}
+    used = {name for trial in record.trials for name, _ in trial.candidate.precisions}
+
+    def place(name: str) -> tuple[float, str]:
+        at = places.get(name)
+        return (math.inf if at is None else at, name)
+
+    return sorted(used, key=place)
+
+
+def heat_strip(record: StudyRecord, front: Front, names: Sequence[str]) -> dict[str, Any]:
+    """Return the rows of the heat strip, the smallest candidate first, and what layers are."""
+    trials = sorted(
+        comparable(record.trials),
+        key=lambda trial: (trial.metrics.get("size_bytes", math.inf), trial.index),
+    )
+    members = {trial.id for trial in front.members}
+    rows = [
+        {
+            "candidate": str(trial.index),
+            "aliases": list(front.aliases(trial)),
+            "front": trial.id in members,
+            "size": figure("size_ratio").text(
+                figure("size_ratio").value(trial.metrics, record.baseline)
+            ),
+            "loss": figure(LOSS).text(trial.metrics.get(LOSS)),
+        }
+        for trial in trials
+    ]
+    known = {each["name"]: each for each in _layers(record)}
+    facts = [
+        {
+            "op": known[name]["op_type"],
+            "size": known[name]["size"],
+            "rank": known[name]["rank"],
+            "harm": known[name]["log_share"],
+        }
+        if name in known
+        else None
+        for name in names
+    ]
+    return {"rows": rows, "facts": facts}
+
+
+def _fineness(precision: str) -> tuple[int, float]:
+    """Order precisions from the fewest bits to the most."""
+    order = list(SHORT)
+    kind = family(precision)
+    place = order.index(kind) if kind in order else len(order)
+    return (place, -CODED_STEPS.get(precision, 0.0))
 
 
 def front_chart(record: StudyRecord, front: Front) -> dict[str, Any]:
@@ -185,12 +269,18 @@ def front_chart(record: StudyRecord, front: Front) -> dict[str, Any]:
         y=info.y.baseline,
         facts=tuple(facts(viewed(), own, record.baseline).items()),
         label="float",
+        beyond=tuple(float_beyond(each) for each in across),
     )
     named = Series(study_title(record), (*dots, ground))
     return chart([named], [each.title for each in across], info.y.title)
 
 
-def choices(record: StudyRecord, front: Front) -> list[Choice]:
+def float_beyond(on: Axis) -> str:
+    """Return the label of a float model that is a mark at the edge of this axis."""
+    return "" if on.baseline is None else f"float: {on.text(on.baseline)} \u2192"
+
+
+def choices(record: StudyRecord, front: Front, links: Links = NO_LINKS) -> list[Choice]:
     """Return each recommended candidate once."""
     metric = record.tags.get("seqto.metric", "top1")
     return [
@@ -198,9 +288,13 @@ def choices(record: StudyRecord, front: Front) -> list[Choice]:
             index=trial.index,
             aliases=front.aliases(trial),
             offer=in_words(trial.metrics, record.baseline, metric),
+            run=links.runs.get(trial.id, ""),
+            file=next(
+                (links.files[each] for each in front.aliases(trial) if each in links.files), ""
+            ),
+            by_mlflow=mlflow_lines(record, trial, front.aliases(trial)),
+            by_onnxruntime=onnxruntime_lines(record, trial, model_file(front.aliases(trial)[0])),
             rebuild=rebuild_command(record, trial),
-            load=load_command(record, trial, front.aliases(trial)),
-            session=tuple(session_lines(trial)),
         )
         for trial in {each.trial.id: each.trial for each in front.recommended}.values()
     ]
@@ -216,9 +310,10 @@ def _counts(record: StudyRecord, front: Front) -> str:
     return f"{members}, {failed} failed" if failed else members
 
 
-def _digits(candidate: Candidate, names: Sequence[str], kinds: Sequence[str]) -> str:
+def _signs(candidate: Candidate, names: Sequence[str], kinds: Sequence[str]) -> str:
+    """Return one sign per layer: there are more precisions than digits."""
     given = dict(candidate.precisions)
-    return "".join(str(kinds.index(given[name])) if name in given else "-" for name in names)
+    return "".join(_SIGNS[kinds.index(given[name])] if name in given else "-" for name in names)
 
 
 def _further_axes(record: StudyRecord, x: Axis, y: Axis) -> list[Axis]:
@@ -294,12 +389,15 @@ def _columns_of(shown: Figure) -> list[Column]:
     return [own, Column("95 % interval", high, lambda metrics, _: interval(shown, metrics))]
 
 
-def _row(trial: Trial, record: StudyRecord, front: Front, shown: Sequence[Column]) -> CandidateRow:
+def _row(
+    trial: Trial, record: StudyRecord, front: Front, shown: Sequence[Column], links: Links
+) -> CandidateRow:
     state = "" if trial.state is TrialState.COMPLETE else trial.state.value.lower()
     if trial.duplicate_of is not None:
         state = f"same model as #{trial.duplicate_of}"
     return CandidateRow(
         index=trial.index,
+        run=links.runs.get(trial.id, ""),
         layers=str(trial.index),
         precisions=_counted(trial.candidate, _layers_title(record)),
         excluded=len(trial.candidate.excluded),
@@ -314,8 +412,10 @@ def _row(trial: Trial, record: StudyRecord, front: Front, shown: Sequence[Column
 def _layers(record: StudyRecord) -> list[dict[str, Any]]:
     """Return the layers' ranks, scores and the length of their bars."""
     info = sensitivity_info(record)
+    logs = _log_shares(info.scores)
     return [
         {
+            "log_share": logs[rank - 1],
             "rank": rank,
             "name": score.layer.name,
             "op_type": score.layer.op_type,
@@ -329,15 +429,27 @@ def _layers(record: StudyRecord) -> list[dict[str, Any]]:
     ]
 
 
+def _log_shares(scores: Sequence[float]) -> list[float]:
+    """Scale scores to 0..1 by their logarithms over three powers of ten: most are tiny."""
+    most = max((each for each in scores if math.isfinite(each)), default=0.0)
+
+    def share(score: float) -> float:
+        known = most > 0 and math.isfinite(score) and score > 0
+        return round(max(0.0, 1 + math.log10(score / most) / 3), 3) if known else 0.0
+
+    return [share(each) for each in scores]
+
+
 def _score_in_words(record: StudyRecord) -> str:
     """Say what the layers' score is, where their sensitivity is known to tell."""
-    for detail, unit in (("divergence_per_byte", ", per byte that this saves"), ("divergence", "")):
-        if all(row.details.get(detail) == row.score for row in record.scores):
-            return (
-                "The score is the divergence of the output from the float model's when only this "
-                f"layer is quantized{unit}, as a share of the largest."
-            )
-    return ""
+    ranked = ranked_by(record.scores)
+    if ranked not in ("harm", "harm per byte saved"):
+        return ""
+    unit = ", per byte that this saves" if ranked != "harm" else ""
+    return (
+        "The score is the divergence of the output from the float model's when only this "
+        f"layer is quantized{unit}, as a share of the largest."
+    )
 
 
 def _schemes(record: StudyRecord) -> list[dict[str, Any]]:

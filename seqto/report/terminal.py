@@ -1,43 +1,21 @@
-"""What a person sees in the terminal while a study runs and when it ends."""
+"""What a person sees in the terminal when a study ends."""
 
-import importlib.util
-import time
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import TypeGuard
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 from rich.text import Text
 
-from seqto.figures import LOSS, Figure, columns, figure, float_metrics
+from seqto.figures import Figure, columns, figure, float_metrics
 from seqto.pareto.front import comparable
 from seqto.report.certainty import remarks
 from seqto.report.info import study_title
 from seqto.report.wording import in_words, spread_members
-from seqto.types import (
-    SCHEMES,
-    Candidate,
-    Front,
-    StudyRecord,
-    Trial,
-    TrialState,
-)
+from seqto.types import SCHEMES, Candidate, Front, StudyRecord, Trial
 
 MOST_ROWS = 12
-MEASURING = "measuring"
-"""The phase in which candidates are measured in full, as the study says it."""
-
 ALIAS_STYLE = "bold green"
 
 
@@ -85,113 +63,6 @@ def print_schemes(console: Console, record: StudyRecord) -> None:
             highlight=False,
         )
     console.print()
-
-
-def can_show_bars(console: Console) -> bool:
-    """Tell whether a bar can be drawn: in a terminal, and in notebooks that have widgets."""
-    widgets = console.is_jupyter and importlib.util.find_spec("ipywidgets") is not None
-    return console.is_terminal or widgets
-
-
-class StudyProgress:
-    """A progress bar of a study; silent where the console can show none.
-
-    Each phase has a count and a time of its own. The total is None where it is not known, as where
-    a search does not know how many candidates it will try.
-    """
-
-    def __init__(self, console: Console, total: int | None = None) -> None:
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=10),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            _TimeLeftColumn(),
-            console=console,
-            transient=True,
-            disable=not can_show_bars(console),
-            # On a slow device, no two candidates end within the default of 30 s.
-            speed_estimate_period=600,
-        )
-        self._enabled = can_show_bars(console)
-        self._phase = "starting"
-        self._task = self._progress.add_task(self._phase, total=total)
-
-    def __enter__(self) -> "StudyProgress":
-        if self._enabled:
-            self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._enabled:
-            self._progress.stop()
-
-    def say(self, what: str, done: int = 0, total: int | None = None) -> None:
-        """Show what is being done now, how much of it is done, and of how much."""
-        if what != self._phase:
-            self._phase = what
-            self._progress.reset(self._task, description=what, total=total)
-        # Not through update(): it forgets the speed whenever a search raises its total.
-        self._progress.tasks[0].total = total
-        self._progress.update(self._task, completed=done)
-
-    def advance(self, trial: Trial, done: int, total: int | None) -> None:
-        """Show a trial that ended as the latest of `done`, out of `total` known by now."""
-        self.say(MEASURING, done, total)
-        self._progress.update(
-            self._task, description=f"{MEASURING} {_coloured(trial)}", refresh=True
-        )
-
-
-class StepLines:
-    """A line for each phase and each candidate that ended, where no bar can be drawn."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._phase, self._done, self._began = "", 0, 0.0
-
-    def __enter__(self) -> "StepLines":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end()
-
-    def say(self, what: str, done: int = 0, total: int | None = None) -> None:
-        """Print how long the phase before took, when another one begins."""
-        if what != self._phase:
-            self._end()
-            self._phase, self._began = what, time.monotonic()
-        self._done = done
-
-    def advance(self, trial: Trial, done: int, total: int | None) -> None:
-        """Print a trial that ended."""
-        self.say(MEASURING, done, total)
-        self._print(f"{MEASURING} {done}/{total or '?'}: {ended(trial)}")
-
-    def _end(self) -> None:
-        # Each candidate had a line of its own.
-        if self._phase not in ("", MEASURING):
-            count = f" ({self._done})" if self._done else ""
-            self._print(f"{self._phase}{count}: {time.monotonic() - self._began:.1f} s")
-
-    def _print(self, line: str) -> None:
-        self._console.print(line, style="dim", highlight=False, markup=False)
-        # A pipe would keep it back until there is more.
-        self._console.file.flush()
-
-
-class _TimeLeftColumn(TimeRemainingColumn):
-    """The time left, in a word; nothing as long as it cannot be told."""
-
-    def render(self, task: Task) -> Text:
-        if task.total is None or task.time_remaining is None:
-            return Text("")
-        return Text.assemble(super().render(task), (" left", "dim"))
 
 
 def _heading(record: StudyRecord, front: Front) -> Text:
@@ -260,20 +131,6 @@ def _with_objectives(shown: Sequence[Figure], front: Front) -> list[Figure]:
     """Return these figures, and behind them the objectives that are not among them."""
     names = [each.name for each in shown]
     return [*shown, *(figure(name) for name in front.objectives if name not in names)]
-
-
-def _coloured(trial: Trial) -> str:
-    complete = trial.state == TrialState.COMPLETE
-    return ended(trial) if complete else f"[red]{ended(trial)}[/red]"
-
-
-def ended(trial: Trial) -> str:
-    """Say in a few words how a trial ended."""
-    if trial.state != TrialState.COMPLETE:
-        return f"#{trial.index} {trial.state.value.lower()}"
-    shown = [figure(LOSS), figure("size_bytes")]
-    parts = [(each.title, each.text(trial.metrics.get(each.name))) for each in shown]
-    return f"#{trial.index} " + ", ".join(f"{title} {text}" for title, text in parts if text)
 
 
 def _is_number(value: object) -> TypeGuard[float]:

@@ -1,13 +1,16 @@
 """The files of a study: pictures, report.json and report.html."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from seqto.phases import counted
+from seqto.report.page_links import NO_LINKS, Links
 from seqto.types import Front, StudyRecord
 
 REPORT = "report.json"
 PAGE, PICTURE = "report.html", "front.png"
+SENSITIVITY, OBJECTIVES = "sensitivity.png", "objectives.png"
 
 
 def write_files(
@@ -16,17 +19,33 @@ def write_files(
     front: Front,
     environment: Mapping[str, str],
     exclusions: Mapping[str, Any] | None,
+    links: Links = NO_LINKS,
 ) -> list[Path]:
     """Write the pictures, report.json and report.html of a study, and return their paths."""
     # matplotlib takes half a second to import, and only the final step needs it.
     from seqto.report import document, info, plots, study_page
 
-    names = ("sensitivity.png", "objectives.png", "front.png", "report.json", "report.html")
+    names = (SENSITIVITY, OBJECTIVES, PICTURE, REPORT, PAGE)
     sensitivity, objectives, picture, report, page = (folder / name for name in names)
-    plots.draw_sensitivity(info.sensitivity_info(record), sensitivity)
-    plots.draw_objectives(info.objectives_info(record, front), objectives)
-    plots.draw_front(info.front_info(record, front), picture)
-    document.write_report(report, record, front, environment)
     pictures = {each.name: each for each in (sensitivity, objectives)}
-    study_page.write_study_page(page, record, front, environment, pictures, exclusions)
+    steps: list[Callable[[], None]] = [
+        lambda: plots.draw_sensitivity(info.sensitivity_info(record), sensitivity),
+        lambda: plots.draw_objectives(info.objectives_info(record, front), objectives),
+        lambda: plots.draw_front(info.front_info(record, front), picture),
+        lambda: document.write_report(report, record, front, environment),
+        lambda: study_page.write_study_page(
+            page, record, front, environment, pictures, exclusions, links
+        ),
+    ]
+    for step in counted("drawing", steps):
+        step()
     return [sensitivity, objectives, picture, report, page]
+
+
+def write_picture(folder: Path, record: StudyRecord, front: Front) -> Path:
+    """Write the picture of the front alone, and return its path."""
+    from seqto.report import info, plots
+
+    path = folder / PICTURE
+    plots.draw_front(info.front_info(record, front), path)
+    return path

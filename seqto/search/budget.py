@@ -6,8 +6,6 @@ from typing import Annotated
 import numpy as np
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array, vstack
 
 from seqto.search.greedy import exchanges
 from seqto.search.options import Menu
@@ -90,6 +88,10 @@ def _solve(menu: Menu, budget: float, known: list[int]) -> list[int]:
 
     `known` is a choice that fits the budget.
     """
+    # scipy takes half a second to import, and a wrong word should be told before.
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_array, vstack
+
     harm = menu.harm(known)
     if harm <= 0:
         return known

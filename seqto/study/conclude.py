@@ -8,6 +8,7 @@ from seqto.errors import StudyError
 from seqto.graph.files import save_model
 from seqto.pareto.front import find_front
 from seqto.pareto.limits import with_answer
+from seqto.phases import counted, say
 from seqto.study.plan import Study
 from seqto.types import RECOMMEND, REGISTERED, Front, Model, StudyRecord, Trial
 
@@ -25,17 +26,24 @@ def conclude(study: Study, run: str, publish: Publish) -> tuple[StudyRecord, Fro
         tags[REGISTERED] = study.name
     tracker.tag_study(run, tags)
     record = replace(record, tags={**record.tags, **tags})
-    front = find_front(
-        record.trials, settings.objectives, record.baseline, settings.top_k, settings.recommend
-    )
-    front = with_answer(front, settings.constraint)
+    front = front_of(study, record)
     tracker.log_front(run, front, publish(record, front))
-    for trial in front.members:
+    for trial in counted("storing models", front.members):
         _log_model(study, trial)
     if study.registers(record):
+        say("registering models", 0, len(front.recommended))
         tracker.register(run, study.name, front.recommended)
     _log_gate(study, run, front)
     return record, front
+
+
+def front_of(study: Study, record: StudyRecord) -> Front:
+    """Return the front of what is measured by now, with the answer to the constraint."""
+    settings = study.settings
+    front = find_front(
+        record.trials, settings.objectives, record.baseline, settings.top_k, settings.recommend
+    )
+    return with_answer(front, settings.constraint)
 
 
 def rebuilt(study: Study, trial: Trial) -> Model:
@@ -53,7 +61,8 @@ def rebuilt(study: Study, trial: Trial) -> Model:
 def save_recommended(study: Study, front: Front, folder: Path) -> list[Path]:
     """Write the recommended models into the folder, named by their aliases; return their paths."""
     paths = []
-    for trial in {each.trial.id: each.trial for each in front.recommended}.values():
+    trials = {each.trial.id: each.trial for each in front.recommended}
+    for trial in counted("saving models", list(trials.values())):
         model = rebuilt(study, trial)
         for alias in front.aliases(trial):
             path = folder / f"{alias}.onnx"

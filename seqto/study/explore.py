@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from seqto.errors import StudyError
+from seqto.figures import as_measured
 from seqto.measuring.evaluate import float_latency
 from seqto.measuring.float_share import with_float_shares
 from seqto.measuring.learned import as_document
@@ -261,7 +262,9 @@ def _analysed(study: Study, run: str, bases: Sequence[str]) -> StudyRecord:
         say("timing the float model")
         times = float_latency(study.subject, study.parts.device)
         scores = _ranking(study, bases[0])
-        study.tracker.log_analysis(run, {**study.subject.baseline, **times}, scores)
+        own = {**study.subject.baseline, **times}
+        rounded = {name: as_measured(name, value) for name, value in own.items()}
+        study.tracker.log_analysis(run, rounded, scores)
         _log_stability(study, run, stability(scores))
     return study.tracker.read_study(run)
 

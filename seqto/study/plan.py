@@ -14,6 +14,7 @@ from seqto.study.settings import StudySettings
 from seqto.types import (
     COMMAND,
     CONSTRAINT,
+    INPUTS,
     OVERRIDES,
     SAMPLES,
     DataSplit,
@@ -107,6 +108,12 @@ class Study:
         found = {
             OVERRIDES: None if overrides is None else json.dumps(list(map(masked_word, overrides))),
             CONSTRAINT: json.dumps(limits) if limits else None,
+            INPUTS: json.dumps(
+                [
+                    [name, str(array.dtype), list(array.shape)]
+                    for name, array in self.subject.example.items()
+                ]
+            ),
         }
         return {name: value for name, value in found.items() if value is not None}
 

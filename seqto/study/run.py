@@ -12,6 +12,7 @@ from seqto.protocols import Exclusive, StudyLog, Tracker
 from seqto.study.conclude import Publish, conclude
 from seqto.study.explore import Launch, Watch, explore
 from seqto.study.plan import Study
+from seqto.study.refreshing import Refreshed
 from seqto.types import Front, StudyPlan, StudyRecord, TrialState
 
 Check = Callable[[], None]
@@ -34,17 +35,20 @@ def run_study(
     publish: Publish,
     config: str,
     overrides: Sequence[str] | None = None,
+    show: Publish | None = None,
 ) -> Outcome:
     """Open or resume the study, measure what is missing, conclude.
 
-    `overrides` are the command line's words that gave this config, if there was one.
+    `overrides` are the command line's words that gave this config, if there was one. `show` writes
+    what those see who watch the study in the tracker before it ends.
     """
     plan, resume = study.plan(config, overrides), study.settings.resume
     with (
         _alone(study.tracker, plan.key) as check,
         _opened(study.tracker, plan, resume, check) as run,
     ):
-        measured = explore(study, run, _while_held(launch, check), watch)
+        seen = Refreshed(study, run, watch, show) if show else watch
+        measured = explore(study, run, _while_held(launch, check), seen)
         check()
         record, front = conclude(study, run, publish)
         check()

@@ -44,7 +44,7 @@ from seqto.tracking.records import (
 )
 from seqto.tracking.runs import INSTEAD, LONGEST_TAG, Runs
 from seqto.tracking.stores import Store, check_exists, store_uri
-from seqto.tracking.ui import looks, study_pages, study_view
+from seqto.tracking.ui import looks, study_pages, study_views
 from seqto.types import (
     REGISTERED,
     TABLES,
@@ -250,7 +250,8 @@ class MlflowTracker:
         }
         self._runs.write(study, metrics=metrics)
         if front.members:
-            self._save_view(parent.info.experiment_id, *study_view(study, front))
+            for name, value in study_views(study, front).items():
+                self._save_view(parent.info.experiment_id, name, value)
         self.log_files(study, files)
 
     @in_one_go

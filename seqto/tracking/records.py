@@ -168,6 +168,7 @@ def scores_document(scores: Sequence[LayerScore]) -> dict[str, Any]:
             "op_type": each.layer.op_type,
             "weight_bytes": each.layer.weight_bytes,
             **_group(each.layer),
+            **({} if each.layer.position is None else {"position": each.layer.position}),
             "score": each.score,
             "costs": dict(each.costs),
             "sizes": dict(each.sizes),
@@ -215,7 +216,8 @@ def _group(layer: Layer) -> dict[str, str]:
 def _score(row: dict[str, Any]) -> LayerScore:
     name, op_type, weight_bytes = (row.pop(key) for key in ("layer", "op_type", "weight_bytes"))
     group, weight = row.pop("group", ""), row.pop("weight", "")
-    layer = Layer(name, op_type, weight_bytes, group=group, weight=weight)
+    position = row.pop("position", None)
+    layer = Layer(name, op_type, weight_bytes, group=group, weight=weight, position=position)
     row.pop("rank")
     score, costs, sizes = row.pop("score"), row.pop("costs", {}), row.pop("sizes", {})
     return LayerScore(layer, score, row, costs, sizes)

@@ -22,9 +22,6 @@ COLOUR = "mlflow.runColor"
 RECOMMENDED, MEMBER, OTHER = "#d55e00", "#0072b2", "#b8bec4"
 COLOURS = (RECOMMENDED, MEMBER, OTHER)
 
-MOST_COMPARED = 40
-"""The most runs to compare, because the address of a comparison has all their ids."""
-
 _ABOUT = (
     "Selective quantization by seqto: a run is a study, the runs below it are its candidates. "
     "Open a study to read its answer, or choose one of the views."
@@ -41,13 +38,13 @@ def study_pages(experiment: str, study: str, front: Front, registered: str = "")
 
     `registered` is the name under which its models are registered, if they are.
     """
-    runs = [trial.id for trial in front.members[:MOST_COMPARED]]
     view = f"#/experiments/{experiment}/runs?viewStateShareKey={_view_id(study)}&{_MODE}"
+    own = f"#/experiments/{experiment}/runs?viewStateShareKey={_front_id(study)}&{_MODE}"
     return {
         "report": run_page(experiment, study, "/artifacts/report.html"),
         "candidates": view,
         "charts": f"{view}&compareRunsMode=CHART",
-        "compare": f"#/compare-runs?runs={_list(runs)}&experiments={_list([experiment])}&{_MODE}",
+        "compare": f"{own}&compareRunsMode=CHART",
         **({"registered": f"#/models/{quote(registered, safe='')}?{_MODE}"} if registered else {}),
         **{trial.id: run_page(experiment, trial.id) for trial in front.members},
     }
@@ -95,22 +92,35 @@ def experiment_tags() -> dict[str, str]:
     }
 
 
-def study_view(study: str, front: Front) -> tuple[str, str]:
-    """Return the name and value of the experiment's tag with the view of a study."""
+def study_views(study: str, front: Front) -> dict[str, str]:
+    """Return the experiment's tags with the views of a study: of all candidates, of its front."""
     objectives = tuple(each.name if (each := share(n)) else n for n in front.objectives)
     measured = {name for trial in front.members for name in trial.metrics}
     wanted = dict.fromkeys((*objectives, *(each.name for each in viewed())))
     shown = [name for name in wanted if name in measured]
-    state = _table(f"tags.\"mlflow.parentRunId\" = '{study}'", _columns(shown), objectives[0])
-    return f"{_VIEW}{_view_id(study)}", _packed({**state, **_charts(objectives, shown)})
+    whole = f"tags.\"mlflow.parentRunId\" = '{study}'"
+    members = f"{whole} and tags.\"seqto.pareto\" = 'true'"
+    columns, charts = _columns(shown), _charts(objectives, shown)
+    return {
+        f"{_VIEW}{_view_id(study)}": _packed({**_table(whole, columns, objectives[0]), **charts}),
+        f"{_VIEW}{_front_id(study)}": _packed(
+            {**_table(members, columns, objectives[0]), **_compared(charts)}
+        ),
+    }
+
+
+def _compared(charts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the charts for a comparison: all objectives and costs of each candidate first."""
+    *planes, parallel = charts["compareRunCharts"]
+    return {**charts, "compareRunCharts": [{**parallel, "showAllRuns": True}, *planes]}
 
 
 def _view_id(study: str) -> str:
     return f"seqto-{study}"
 
 
-def _list(values: Sequence[str]) -> str:
-    return quote(json.dumps(values, separators=(",", ":")), safe="")
+def _front_id(study: str) -> str:
+    return f"seqto-front-{study}"
 
 
 def _columns(metrics: Sequence[str]) -> list[str]:

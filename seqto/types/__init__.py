@@ -45,6 +45,7 @@ from seqto.types.samples import Arrays, DataSplit, Samples, Splits
 from seqto.types.study_record import (
     COMMAND,
     CONSTRAINT,
+    INPUTS,
     MACHINE_TAG,
     OVERRIDES,
     RECOMMEND,
@@ -67,6 +68,7 @@ __all__ = [
     "CONSTRAINT",
     "FLOAT16",
     "FLOAT32",
+    "INPUTS",
     "INT4",
     "INT8",
     "INT16",

@@ -18,7 +18,8 @@ class Layer:
     precision; layers that share a weight tensor have the same `weight`. A layer that is
     `only_stored` in fewer bits runs in float in every precision. `coded_bytes` are what it takes in
     the model's file in each precision of coded weights: that depends on its values. `steps` are
-    those of its weights, in units of their RMS, in each precision that only stores them.
+    those of its weights, in units of their RMS, in each precision that only stores them. `position`
+    is its place in the graph among the layers, where that is known.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Layer:
     only_stored: bool = field(default=False, compare=False)
     coded_bytes: Mapping[str, int] = field(default_factory=dict, compare=False)
     steps: Mapping[str, float] = field(default_factory=dict, compare=False)
+    position: int | None = field(default=None, compare=False)
 
     @property
     def unit(self) -> str:

@@ -26,8 +26,9 @@ CONSTRAINT = "seqto.constraint"
 REGISTERED = "seqto.registered_model"
 SAMPLES = "seqto.evaluation_samples"
 RECOMMEND = "seqto.recommend"
+INPUTS = "seqto.inputs"
 """Tags of a study: its overrides and limits as JSON, the name of its registered model, on how many
-samples it evaluates, and by which rule it recommends."""
+samples it evaluates, by which rule it recommends, and the model's inputs for one sample as JSON."""
 
 
 @dataclass(frozen=True)

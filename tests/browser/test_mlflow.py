@@ -160,11 +160,11 @@ def test_note_links_to_the_comparison_of_the_front(
 ) -> None:
     page.goto(site.page)
     compared = followed(context, page, "compare the front")
-    expect(compared.get_by_text(f"Comparing {len(site.front)} Runs")).to_be_visible()
-    for name in site.front:
-        expect(compared.get_by_text(name, exact=True)).to_be_visible()
+    expect(compared.get_by_text(f"{len(site.front)} matching runs")).to_be_visible()
+    expect_soon(compared, lambda: names_on(compared), sorted(site.front))
     # Loss, and what it costs, without a choice of axes.
-    expect(compared.locator(".js-plotly-plot").get_by_text("accuracy_loss").first).to_be_visible()
+    for name in ("accuracy_loss", "size_ratio", "latency_ms"):
+        expect(compared.locator(".js-plotly-plot").get_by_text(name).first).to_be_visible()
     compared.screenshot(path=shots / "mlflow_compare.png")
 
 

@@ -15,10 +15,12 @@ from playwright.sync_api import TimeoutError, expect
 from tiny_studies import Lab
 
 from seqto.cli.comparing import compare_files
+from seqto.report.page_links import links_of
 from seqto.report.writing import write_files
 from seqto.tracking.mlflow import MlflowTracker
 from seqto.types import Model
 
+LEFT_EDGES = "all => all.map(each => each.getBoundingClientRect().left)"
 EVIL = "</script><img src=x onerror=alert(1)>"
 
 
@@ -60,7 +62,10 @@ def made(migrated_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Made
         patch.delenv("MLFLOW_RUN_ID", raising=False)
         outcome = Lab.at(folder, evil_chain()).run(
             MlflowTracker(uri=store),
-            publish=lambda record, front: write_files(folder, record, front, {"python": "9"}, None),
+            publish=lambda record, front: write_files(
+                *(folder, record, front, {"python": "9"}, None),
+                links_of(MlflowTracker(uri=store), record.id, front, with_files=True),
+            ),
         )
     return Made(outcome.record.id, folder, store)
 
@@ -104,7 +109,7 @@ def tip_of(page: Any, dot: Any) -> Any:
     The chart is drawn anew when it gets its width, which takes away the tip of the drawing
     before: the mouse comes again then, as a person's does.
     """
-    tip = page.locator(".tip")
+    tip = page.locator("#chart .tip")
     end = time.monotonic() + 60
     while time.monotonic() < end:
         dot.hover(force=True)
@@ -118,8 +123,8 @@ def tip_of(page: Any, dot: Any) -> Any:
 
 def test_hover_shows_loss_with_its_interval(quiet: Any, made: Made, shots: Path) -> None:
     quiet.goto(made.url)
-    expect(quiet.locator(".tip")).to_be_hidden()
-    tip = tip_of(quiet, quiet.get_by_role("img", name="#0"))
+    expect(quiet.locator("#chart .tip")).to_be_hidden()
+    tip = tip_of(quiet, quiet.locator("#chart").get_by_role("img", name="#0"))
     for words in ("95 %:", " KB", "none of 4 layers"):
         expect(tip).to_contain_text(words)
     quiet.screenshot(path=shots / "report-light.png", full_page=True)
@@ -130,19 +135,19 @@ def test_hover_shows_loss_with_its_interval(quiet: Any, made: Made, shots: Path)
 def test_arrow_keys_move_along_the_points(quiet: Any, made: Made) -> None:
     quiet.goto(made.url)
     quiet.locator(".dot[tabindex='0']").focus()
-    title = quiet.locator(".tip b")
+    title = quiet.locator("#chart .tip b")
     expect(title).to_be_visible()
     first = title.inner_text()
     quiet.keyboard.press("ArrowRight")
     expect(title).not_to_have_text(first)
     expect(title).to_be_visible()
     quiet.keyboard.press("Escape")
-    expect(quiet.locator(".tip")).to_be_hidden()
+    expect(quiet.locator("#chart .tip")).to_be_hidden()
 
 
 def test_the_float_model_and_the_recommended_are_marked(quiet: Any, made: Made) -> None:
     quiet.goto(made.url)
-    expect(quiet.get_by_role("img", name="float model")).to_have_count(1)
+    expect(quiet.locator("#chart").get_by_role("img", name="float model")).to_have_count(1)
     tags = quiet.locator(".plot text.tag").all_text_contents()
     assert "float" in tags and any("small" in tag for tag in tags)
     expect(quiet.locator(".plot .ring")).to_have_count(len(tags) - 1)
@@ -172,11 +177,15 @@ def test_rows_are_filtered_by_layer_and_by_front(quiet: Any, made: Made) -> None
     few = shown.count()
     assert 0 < few < everything
     expect(said).to_have_text(f"{few} of {everything} shown")
-    for row in shown.all():
-        row.locator("summary").click()
-        # What a row unfolds is made when it is asked for; float32 comes first.
-        expect(row.locator("dd").first).to_contain_text("third")
+    first = shown.first
+    places = first.locator("td").evaluate_all(LEFT_EDGES)
+    first.locator("button.layers").click()
+    # What a row unfolds is made when it is asked for; float32 comes first. No column moves.
+    listed = quiet.locator("tr.listed")
+    expect(listed.locator("dd").first).to_contain_text("third")
+    assert first.locator("td").evaluate_all(LEFT_EDGES) == places
     quiet.get_by_placeholder("part of its name").fill("")
+    expect(listed).to_have_count(0)
     expect(shown).to_have_count(everything)
     quiet.get_by_label("on the front only").check()
     members = quiet.locator("#candidates tr.front").count()
@@ -187,15 +196,82 @@ def test_rows_are_filtered_by_layer_and_by_front(quiet: Any, made: Made) -> None
 def test_an_evil_name_is_text_only(quiet: Any, made: Made) -> None:
     quiet.goto(made.url)
     expect(quiet.get_by_role("cell", name=EVIL)).to_be_visible()
-    last = quiet.locator("#candidates tbody tr").last
-    last.locator("summary").click()
-    expect(last.locator("dd", has_text=EVIL).first).to_be_visible()
+    quiet.locator("#candidates button.layers").last.click()
+    expect(quiet.locator("tr.listed dd", has_text=EVIL).first).to_be_visible()
     quiet.get_by_placeholder("part of its name").fill(EVIL)
     expect(quiet.locator("#shown")).not_to_have_text(re.compile(r"^(\d+) of \1 shown"))
     number = quiet.locator("#candidates tbody tr:visible td").first.get_attribute("data-v")
-    quiet.get_by_role("img", name=re.compile(rf"^#{number}\b")).focus()
-    expect(quiet.locator(".tip")).to_contain_text(EVIL)
+    quiet.locator("#chart").get_by_role("img", name=re.compile(rf"^#{number}\b")).focus()
+    expect(quiet.locator("#chart .tip")).to_contain_text(EVIL)
     expect(quiet.locator("img[src='x']")).to_have_count(0)
+
+
+def test_the_strip_is_linked_with_table_and_front(quiet: Any, made: Made, shots: Path) -> None:
+    quiet.goto(made.url)
+    rows = quiet.locator("#strip .row")
+    expect(rows).to_have_count(quiet.locator(".plot .dot").count() - 1)
+    strip = quiet.locator("#strip svg")
+    box = rows.nth(1).locator("rect").first.bounding_box()
+    end = time.monotonic() + 60
+    while not quiet.locator("#strip .tip").is_visible() and time.monotonic() < end:
+        # Drawn anew when it gets its width.
+        quiet.mouse.move(1, 1)
+        box = rows.nth(1).locator("rect").first.bounding_box()
+        quiet.mouse.move(box["x"] + 3, box["y"] + 4)
+    tip = quiet.locator("#strip .tip")
+    expect(tip).to_contain_text("first")
+    expect(tip).to_contain_text("rank")
+    number = re.match(r"#(\d+)", rows.nth(1).get_attribute("aria-label"))[1]
+    expect(quiet.locator("#candidates tr.on")).to_have_attribute("data-layers", number)
+    expect(quiet.locator(".plot .dot.on")).to_have_attribute(
+        "aria-label", re.compile(rf"^#{number}\b")
+    )
+    quiet.locator(f"#candidates tr[data-layers='{number}'] td").first.hover()
+    expect(rows.nth(1)).to_have_class("row on")
+    expect(strip).to_contain_text("output, 4 layers")
+    quiet.screenshot(path=shots / "report-strip.png", full_page=True)
+
+
+def test_keys_move_along_layers_and_candidates(quiet: Any, made: Made) -> None:
+    quiet.goto(made.url)
+    quiet.locator("#strip .row[tabindex='0']").focus()
+    tip = quiet.locator("#strip .tip")
+    expect(tip).to_contain_text("first")
+    quiet.keyboard.press("ArrowRight")
+    expect(tip).to_contain_text(EVIL)
+    title = tip.locator("b").inner_text()
+    quiet.keyboard.press("ArrowDown")
+    expect(tip.locator("b")).not_to_have_text(title)
+    expect(tip).to_contain_text(EVIL)
+    quiet.keyboard.press("Escape")
+    expect(tip).to_be_hidden()
+
+
+def test_what_is_to_be_typed_is_copied(browser: Any, made: Made) -> None:
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto(made.url)
+    card = page.locator("article").first
+    card.locator(".code button.copy").first.click()
+    expect(card.locator(".code button.copy").first).to_have_text("copied")
+    held = page.evaluate("navigator.clipboard.readText()")
+    assert held.startswith("import mlflow") and held.endswith("print(model.predict(inputs))")
+    # Where the page may not write to the clipboard, the old way does.
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject('no'); }")
+    card.get_by_text("ONNX Runtime alone").click()
+    card.locator(".code button.copy").nth(1).click()
+    expect(card.locator(".code button.copy").nth(1)).to_have_text("copied")
+    held = page.evaluate("navigator.clipboard.readText()")
+    assert held.strip().endswith("print(session.run(None, inputs))")
+    context.close()
+
+
+def test_runs_and_files_are_a_click_away(quiet: Any, made: Made) -> None:
+    quiet.goto(made.url)
+    link = quiet.get_by_role("link", name="The study in MLflow")
+    assert made.run in link.get_attribute("href")
+    file = quiet.locator("article a[download]").first
+    assert (made.folder / file.get_attribute("href")).name == "balanced.onnx"
 
 
 def test_no_other_script_would_run(quiet: Any, made: Made, tmp_path: Path) -> None:
@@ -235,7 +311,7 @@ def test_it_works_in_mlflows_viewer(page: Any, made: Made, server: str, shots: P
     page.on("dialog", lambda each: (dialogs.append(each.message), each.dismiss()))
     page.goto(f"{server}/#/experiments/1/runs/{made.run}/artifacts/report.html")
     frame = page.frame_locator("iframe.mlflow-html-iframe")
-    tip = tip_of(frame, frame.get_by_role("img", name="#0"))
+    tip = tip_of(frame, frame.locator("#chart").get_by_role("img", name="#0"))
     expect(tip).to_contain_text("95 %:")
     page.screenshot(path=shots / "report-mlflow.png")
     sorted_by(frame, "size", "ascending")
@@ -256,10 +332,10 @@ def test_studies_lie_over_each_other(
     first.write_text(text)
     second.write_text(text.replace('"seqto.device": "cpu"', '"seqto.device": "phone"'))
     compare_files(tmp_path, [first, second])
-    assert "hypervolume" in capsys.readouterr().out
+    assert "volume" in capsys.readouterr().out
     quiet.goto((tmp_path / "comparison.html").as_uri())
     expect(quiet.locator(".plot path.step")).to_have_count(2)
-    expect(quiet.locator(".key li")).to_have_text(["cpu", "phone", "float model"])
+    expect(quiet.locator("#chart .key li")).to_have_text(["cpu", "phone", "float model"])
     expect(tip_of(quiet, quiet.locator(".dot").first)).to_contain_text("study")
     expect(quiet.locator("#shared tbody tr")).to_have_count(5)
     quiet.locator(".axes select").select_option(label="latency (ms)")

@@ -39,11 +39,16 @@ def test_studies_are_set_side_by_side(
     uri, static, other = studies
     main([static, other, "--tracking-uri", uri, "--output", str(tmp_path)])
     out = capsys.readouterr().out
-    assert "chain · cpu" in out and "hypervolume" in out and "size at 1 % loss" in out
+    assert (
+        "chain · cpu" in out
+        and "hypervolume" in out
+        and "size at 1 %" in out
+        and "is the smallest" in out
+    )
     assert f"A  static  {static[:8]}\nB  per_tensor  {other[:8]}\n" in out
     assert f"compare: {tmp_path / 'comparison.html'}" in out.replace("\n", "")
     page = (tmp_path / "comparison.html").read_text()
-    assert f'title="{static}">{static[:8]}</td>' in page and other in page
+    assert f'title="run {static}">static</td>' in page and other in page
     assert 'colspan="3">per_tensor</th>' in page
 
 

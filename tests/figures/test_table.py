@@ -19,7 +19,7 @@ from studies import hand_study
 from seqto.cli import promoting
 from seqto.config.paths import CONF
 from seqto.errors import ConfigError
-from seqto.figures import Figure, Limit, figure, table
+from seqto.figures import Figure, Limit, as_measured, figure, table
 from seqto.identity import identity
 from seqto.pareto import limits
 from seqto.pareto.front import find_front, in_float_units
@@ -34,7 +34,7 @@ from seqto.report.study_page import study_page
 from seqto.report.terminal import print_front
 from seqto.report.wording import in_words
 from seqto.study.settings import StudySettings
-from seqto.tracking.ui import described, experiment_tags, study_view
+from seqto.tracking.ui import described, experiment_tags, study_views
 from seqto.types import Front, StudyRecord
 
 ENERGY = Figure(
@@ -128,7 +128,7 @@ def test_a_new_figure_is_compared(record: StudyRecord, front: Front) -> None:
 def test_a_new_figure_is_in_mlflows_views(record: StudyRecord, front: Front) -> None:
     sized = find_front(record.trials, ("accuracy_loss", "size_bytes"), record.baseline)
     for each in (front, sized):
-        state = unpacked(study_view("abc", each)[1])
+        state = unpacked(next(iter(study_views("abc", each).values())))
         assert "metrics.`energy_mj`" in state["selectedColumns"]
         assert "energy_mj" in [
             chart["xaxis"]["key"]
@@ -266,3 +266,20 @@ def test_a_metric_that_is_not_in_the_table_is_written_plainly() -> None:
     other = figure("peak_memory")
     assert (other.title, other.text(1234.56), other.text(None)) == ("peak memory", "1235", "")
     assert other.best_alias == "best-peak-memory"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kept"),
+    [
+        ("accuracy_drop", 0.006249999999999978, 0.00625),
+        ("accuracy_loss", 1 / 3, 0.333333),
+        ("accuracy_loss", 3 / 300, 0.01),
+        ("latency_ms", 0.08234567, 0.08235),
+        ("latency_p90_ms", 1234.5678, 1235.0),
+        ("size_bytes", 123456789.0, 123456789.0),
+        ("f1", 0.0, 0.0),
+        ("kl", float("inf"), float("inf")),
+    ],
+)
+def test_only_what_was_measured_is_recorded(name: str, value: float, kept: float) -> None:
+    assert as_measured(name, value) == kept

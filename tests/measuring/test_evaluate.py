@@ -131,13 +131,17 @@ def test_metrics_are_plain_numbers(subject: Subject) -> None:
     metrics = measure(subject.model, subject, DEVICE).metrics
     assert all(type(value) is float for value in metrics.values())
     assert 0 < metrics["latency_p10_ms"] <= metrics["latency_ms"] <= metrics["latency_p90_ms"]
-    assert all(0 < metrics[name] < math.inf for name in LOADING)
+    assert metrics["load_ms"] > 0
+    # So small a model may fit into memory that the process holds already.
+    assert all(0 <= metrics[name] < math.inf for name in LOADING)
 
 
 def test_loading_is_measured_even_where_nothing_has_to_run(subject: Subject) -> None:
     device = WatchedDevice()
     metrics = measure(subject.model, subject, device, subject.reference).metrics
-    assert all(0 < metrics[name] < math.inf for name in LOADING)
+    assert metrics["load_ms"] > 0
+    # So small a model may fit into memory that the process holds already.
+    assert all(0 <= metrics[name] < math.inf for name in LOADING)
     assert (device.opened, device.closed) == (1, 1), "it is loaded once"
 
 

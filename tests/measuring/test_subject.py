@@ -332,7 +332,8 @@ def test_float_latency_has_the_names_of_the_candidates(path: Path, workspace: Wo
     latency = float_latency(prepare_subject(given, workspace), given.device)
     assert {"latency_ms", "latency_p10_ms", "latency_p90_ms", "load_ms"} <= set(latency)
     assert latency["load_ms"] > 0
-    assert (latency.get("load_peak_bytes", 0) > 0) == (sys.platform == "linux")
+    # So small a model may fit into memory that the process holds already.
+    assert (latency.get("load_peak_bytes", -1) >= 0) == (sys.platform == "linux")
     assert 0 < latency["latency_p10_ms"] <= latency["latency_ms"] <= latency["latency_p90_ms"]
 
 

@@ -85,8 +85,8 @@ def test_summaries_share_a_reference() -> None:
     assert (there.candidates, there.failed, there.front) == (3, 1, 2)
     assert here.hypervolume == pytest.approx(0.8 * 0.9 + 0.2 * 0.8)
     assert there.hypervolume == pytest.approx(0.9 * 0.8 + 0.085 * 0.7)
-    assert here.smallest == {0.02: Smallest(1, 200, 0.2), 0.01: Smallest(1, 200, 0.2)}
-    assert there.smallest == {0.02: Smallest(2, 300, 0.3), 0.01: None}
+    assert here.smallest == {0.02: Smallest(1, 200, 0.2, 3), 0.01: Smallest(1, 200, 0.2, 3)}
+    assert there.smallest == {0.02: Smallest(2, 300, 0.3, 9), 0.01: None}
     assert there.runtime == "runtime of phone"
 
 
@@ -144,10 +144,40 @@ def test_the_terminal_has_studies_and_shared_candidates(capsys: pytest.CaptureFi
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].strip() == "efficientnet-lite0 · static"
     assert lines[1:3] == ["A  cpu  01234567", "B  phone  01234567"]
-    assert squeezed(lines[5]) == "A 2 2 0.880 20.0 %, 0.2 KB 20.0 %, 0.2 KB"
-    assert squeezed(lines[6]) == "B 3 (1 failed) 2 0.779 30.0 %, 0.3 KB none"
-    assert squeezed(lines[8]) == "shared candidate excluded A B"
-    assert "failed" in lines[9] and "20.00 %  2.00 ms" in lines[9]
+    assert lines[4].startswith(
+        "With at most 2 % loss, cpu (#1, 20.0 % of the size) is the smallest"
+    )
+    at = next(at for at, line in enumerate(lines) if line.startswith("study"))
+    assert squeezed(lines[at + 1]) == "A 2 2 0.880 20.0 % 20.0 % 3.00 ms"
+    assert squeezed(lines[at + 2]) == "B 3 (1 failed) 2 0.779 30.0 % none 9.00 ms"
+    assert squeezed(lines[at + 4]) == "shared candidate excluded A B"
+    assert lines[at + 5].startswith("all int8")
+    assert "failed" in lines[at + 5] and "20.00 %  2.00 ms" in lines[at + 5]
+
+
+def test_the_verdict_names_the_smallest_and_the_fastest() -> None:
+    found = compare(both()).verdict
+    assert found == (
+        "With at most 2 % loss, cpu (#1, 20.0 % of the size) is the smallest, before phone (#2, "
+        "30.0 % of the size). cpu's is the fastest: 3.00 ms."
+    )
+    one = study([trial(0, **figures(0.5, 3))])
+    found = compare([told(HERE), told(one, device="phone")]).verdict
+    assert found.endswith("is the smallest; phone has none.")
+    found = compare([told(one), told(one, device="phone")]).verdict
+    assert found.startswith("No study has a candidate that loses at most 2 %; cpu has the best")
+
+
+def test_models_are_compared_by_bytes() -> None:
+    large = study([trial(0, **figures(0.0, 3, 500.0))], baseline={"size_bytes": 1e6})
+    found = compare([told(HERE), told(large, model="large")]).verdict
+    assert "efficientnet-lite0 (#1, 0.2 KB) is the smallest, before large (#0, 0.5 KB)" in found
+
+
+def test_candidates_are_called_by_their_layers() -> None:
+    assert [row.name for row in compare(both()).rows] == ["all int8", "int8 but a"]
+    text = comparison_page(compare(both()), both(), ["a/report.html", "b/report.html"])
+    assert ">int8 but a</td>" in text and '<a href="b/report.html">phone</a>' in text
 
 
 def test_more_precisions_than_two_are_all_counted(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ from seqto.report.info import (
     Point,
     axis,
     front_info,
+    is_far,
     objectives_info,
     sensitivity_info,
     study_title,
@@ -69,8 +70,8 @@ def test_sensitivity_leaves_out_a_detail_that_repeats_the_score() -> None:
 def test_objectives_span_the_complete_trials_in_percent() -> None:
     record = hand_study()
     info = objectives_info(record, find_front(record.trials, LOSS_SIZE, record.baseline))
-    assert info.excluded == (0, 1, 1, 3)
-    assert info.layer_count == 4
+    assert info.places == (0, 1, 1, 3)
+    assert info.across == "layers left in float32, of 4"
     loss, size = info.lines
     assert loss.percents == pytest.approx((100, 20, 60, 0))
     assert size.percents == pytest.approx((0, 40, 60, 100))
@@ -83,7 +84,7 @@ def test_objectives_span_the_complete_trials_in_percent() -> None:
 def test_objectives_mark_each_recommended_trial_once() -> None:
     record = hand_study()
     info = objectives_info(record, find_front(record.trials, LOSS_SIZE, record.baseline))
-    assert [(mark.label, mark.excluded) for mark in info.marks] == [
+    assert [(mark.label, mark.place) for mark in info.marks] == [
         ("balanced #1", 1),
         ("accurate #3", 3),
         ("small #0", 0),
@@ -146,3 +147,28 @@ def test_size_without_a_float_figure_is_in_megabytes() -> None:
 )
 def test_values_are_written_short(value: float, text: str) -> None:
     assert axis("accuracy_loss", {}).text(value) == text
+
+
+def test_candidates_that_leave_equally_many_layers_stand_side_by_side() -> None:
+    sizes = (300.0, 100.0, 200.0)
+    record = study([trial(at, accuracy_loss=0.0, size_bytes=size) for at, size in enumerate(sizes)])
+    info = objectives_info(record, find_front(record.trials, LOSS_SIZE, record.baseline))
+    assert info.places == (0, 1, 2) and info.across == "candidates, the smallest first"
+    assert info.names == ("#1", "#2", "#0")
+    assert info.lines[1].percents == pytest.approx((0, 50, 100))
+
+
+def test_harm_is_ranked_on_a_logarithmic_axis_by_the_layers_that_matter() -> None:
+    rows = [score(f"l{at}", 0.5**at, divergence=0.5**at) for at in range(40)]
+    info = sensitivity_info(study([], scores=rows))
+    assert info.logarithmic and info.ranked == "harm"
+    # Those with a hundredth of the largest would be seven.
+    assert info.matter == 8
+    flat = [score(f"l{at}", 1.0, divergence_per_byte=1.0, divergence=0.1) for at in range(40)]
+    info = sensitivity_info(study([], scores=flat))
+    assert (info.logarithmic, info.ranked, info.matter) == (False, "harm per byte saved", 30)
+
+
+@pytest.mark.parametrize(("own", "far"), [(100.0, True), (40.0, False), (None, False)])
+def test_a_float_model_that_would_squeeze_the_front_is_far(own: float | None, far: bool) -> None:
+    assert is_far(own, [10.0, 20.0]) is far

@@ -22,6 +22,7 @@ def test_the_policy_names_the_pages_only_script() -> None:
             "counts",
             "hypervolume",
             "study",
+            "run",
             "command",
             "sensitivity",
             "layers_title",

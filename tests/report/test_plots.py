@@ -13,7 +13,7 @@ from studies import ladder_study, layer_scores, random_study, study, trial
 from seqto.pareto.front import find_front
 from seqto.report import plots
 from seqto.report.info import front_info, objectives_info, sensitivity_info
-from seqto.types import StudyRecord
+from seqto.types import Layer, LayerScore, StudyRecord
 
 LOSS_SIZE = ("accuracy_loss", "size_bytes")
 
@@ -71,21 +71,51 @@ def test_objectives_and_front_are_drawn(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layers", [0, 1, 27, 60])
-def test_sensitivity_grows_with_its_layers(layers: int, tmp_path: Path) -> None:
-    scores = layer_scores(layers)
-    plots.draw_sensitivity(sensitivity_info(study([], scores=scores)), tmp_path / "s.png")
+def test_sensitivity_grows_with_the_layers_that_matter(layers: int, tmp_path: Path) -> None:
+    info = sensitivity_info(study([], scores=layer_scores(layers)))
+    plots.draw_sensitivity(info, tmp_path / "s.png")
     height, width, _ = picture(tmp_path / "s.png").shape
-    columns, rows = (2, 30) if layers == 60 else (1, max(1, layers))
-    assert 30 * rows < height < 30 * rows + 300
-    assert 500 * columns < width < 1100 * columns
+    assert 30 * info.matter < height < 30 * max(5, info.matter) + 300
+    assert 600 < width < 1300
 
 
 def test_no_more_layers_than_a_person_reads(drawn: list[Figure], tmp_path: Path) -> None:
     info = sensitivity_info(study([], scores=layer_scores(230)))
     plots.draw_sensitivity(info, tmp_path / "s.png")
-    shown = [label for axes in drawn[0].axes for label in axes.get_yticklabels()]
-    assert len(shown) == 200
-    assert "200 of 230" in texts(drawn[0])[-1]
+    assert len(drawn[0].axes[0].get_yticklabels()) == 30
+    assert "The 30 of 230 layers that matter most" in texts(drawn[0])[-1]
+
+
+def test_harms_have_a_logarithmic_axis_with_a_label(drawn: list[Figure], tmp_path: Path) -> None:
+    rows = [
+        LayerScore(Layer(f"l{at}", "Conv", 1), 0.5**at, {"divergence": 0.5**at}) for at in range(40)
+    ]
+    info = sensitivity_info(study([], scores=rows))
+    plots.draw_sensitivity(info, tmp_path / "s.png")
+    (axes,) = drawn[0].axes
+    assert axes.get_xscale() == "log" and axes.get_xlabel() == "harm (logarithmic)"
+    assert len(axes.get_yticklabels()) == 8, "only those that matter by name"
+    title, subtitle = texts(drawn[0])[-2:]
+    assert title.endswith("harm, by layer")
+    assert "the other 32 do 0.39 % of all harm" in subtitle
+    drawn[0].canvas.draw()
+    assert not any("$" in each.get_text() for each in axes.get_xticklabels())
+
+
+def test_no_line_joins_what_was_not_measured(drawn: list[Figure], tmp_path: Path) -> None:
+    layers = "abcdefgh"
+    left = ("", "a", "ab", "abcdef")
+    trials = [
+        trial(at, layers=layers, excluded=each, accuracy_loss=0.1 - at / 100, size_bytes=100.0 + at)
+        for at, each in enumerate(left)
+    ]
+    record = study(trials)
+    front = find_front(record.trials, LOSS_SIZE, record.baseline)
+    plots.draw_objectives(objectives_info(record, front), tmp_path / "o.png")
+    stretches = [
+        list(line.get_xdata()) for line in drawn[0].axes[0].lines if line.get_marker() == "o"
+    ]
+    assert stretches == [[0, 1, 2], [6], [0, 1, 2], [6]]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from studies import TAGS, ladder_study, layer_scores, random_study, study, trial
 
 from seqto.pareto.front import find_front
 from seqto.report.answer import answer
+from seqto.report.page_links import Links
 from seqto.report.study_page import (
     choices,
     front_chart,
@@ -17,7 +18,15 @@ from seqto.report.study_page import (
     study_page,
     write_study_page,
 )
-from seqto.types import CONSTRAINT, Candidate, StudyRecord, TrialState
+from seqto.types import (
+    CODED_STEPS,
+    CONSTRAINT,
+    Candidate,
+    Layer,
+    LayerScore,
+    StudyRecord,
+    TrialState,
+)
 
 LOSS_SIZE = ("accuracy_loss", "size_bytes")
 EVIL = "</script><img src=x onerror=alert(1)>"
@@ -96,15 +105,15 @@ def test_latency_is_another_axis_where_it_was_measured() -> None:
     assert len(chart["series"][0]["dots"][0]["x"]) == 2
 
 
-def test_layers_are_digits_of_the_precisions() -> None:
+def test_layers_are_signs_of_the_precisions() -> None:
     record = hand_study()
     data = page_data(record, find_front(record.trials, LOSS_SIZE, record.baseline))
     assert data["names"] == sorted(["a", "b", EVIL])
-    assert data["precisions"] == ["float32", "int8"]
+    assert data["precisions"] == ["int8", "float32"]
     at = data["names"].index("a")
     assert {key: digits[at] for key, digits in data["layers"].items()} == {
-        **{"0": "1", "1": "0", "2": "1"},
-        **{"3": "0", "4": "1", "5": "1"},
+        **{"0": "0", "1": "1", "2": "0"},
+        **{"3": "1", "4": "0", "5": "0"},
     }
 
 
@@ -151,7 +160,52 @@ def test_each_recommended_one_has_its_commands() -> None:
     found = choices(record, find_front(record.trials, LOSS_SIZE, record.baseline))
     assert [each.index for each in found] == [1, 3, 0]
     assert found[0].rebuild.endswith("candidate.from_run=run-1")
-    assert 'load_model("runs:/run-1/model")' in found[0].load
+    assert 'load_model("runs:/run-1/model")' in found[0].by_mlflow
+    assert 'InferenceSession("balanced.onnx"' in found[0].by_onnxruntime
+    assert (found[0].run, found[0].file) == ("", "")
+
+
+def test_runs_and_files_are_linked_where_they_are_known() -> None:
+    record = hand_study()
+    links = Links({"study-1": "http://x/#/s", "run-1": "http://x/#/c"}, {"balanced": "b.onnx"})
+    page = made(record, links=links)
+    assert page.count('href="http://x/#/s"') == 2 and page.count('href="http://x/#/c"') == 2
+    assert '<a href="b.onnx" download>' in page
+    assert "href" not in made(record)
+
+
+def test_the_strip_has_layers_in_graph_order_and_candidates_by_size() -> None:
+    record = hand_study()
+    scores = [
+        LayerScore(Layer(name, "Conv", 4, position=at), 10.0**-at)
+        for at, name in enumerate(("b", EVIL, "a"))
+    ]
+    record = replace(record, scores=tuple(scores))
+    data = page_data(record, find_front(record.trials, LOSS_SIZE, record.baseline))
+    assert data["names"] == ["b", EVIL, "a"]
+    rows = data["strip"]["rows"]
+    assert [row["candidate"] for row in rows] == ["0", "1", "2", "3"], "no failures, no duplicates"
+    assert [row["front"] for row in rows] == [True, True, False, True]
+    assert [fact["harm"] for fact in data["strip"]["facts"]] == [1.0, 0.667, 0.333]
+
+
+def test_more_precisions_than_digits_have_a_sign_each() -> None:
+    names = [f"l{at:02d}" for at in range(len(CODED_STEPS))]
+    mixed = Candidate.of({**dict(zip(names, CODED_STEPS, strict=True)), "z": "float32"})
+    each = replace(trial(0, accuracy_loss=0.1, size_bytes=300.0), candidate=mixed)
+    record = study([each])
+    data = page_data(record, find_front(record.trials, LOSS_SIZE, record.baseline))
+    assert data["precisions"] == [*CODED_STEPS, "float32"]
+    assert data["layers"]["0"] == "0123456789abcd"
+    assert data["families"] == ["coded"] * len(CODED_STEPS) + ["float32"]
+
+
+def test_a_float_model_far_away_is_a_mark_at_the_edge() -> None:
+    record = study([trial(at, **figures(0.1 / (at + 1), 100 + at)) for at in range(3)])
+    chart = front_chart(record, find_front(record.trials, LOSS_SIZE, record.baseline))
+    assert chart["x"][0]["range"][1] < 20
+    (ground,) = [dot for dot in chart["series"][0]["dots"] if dot["kind"] == "float"]
+    assert ground["beyond"] == ("float: 100 % \u2192",)
 
 
 @pytest.mark.parametrize(

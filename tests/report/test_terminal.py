@@ -1,5 +1,4 @@
 import io
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -10,14 +9,8 @@ from studies import hand_study, ladder_study, random_study, study, trial
 
 from seqto.pareto.front import find_front
 from seqto.quantizers.auto import AutoQuantizer
-from seqto.report.terminal import (
-    StepLines,
-    StudyProgress,
-    in_words,
-    print_front,
-    print_schemes,
-)
-from seqto.types import Candidate, StudyRecord, Trial, TrialState
+from seqto.report.terminal import in_words, print_front, print_schemes
+from seqto.types import Candidate, StudyRecord, Trial
 
 LOSS_SIZE = ("accuracy_loss", "size_bytes")
 
@@ -166,93 +159,6 @@ def test_recommended_say_their_scheme() -> None:
     assert "(" not in printed(hand_study()).partition("balanced  #")[2]
 
 
-def run(console: Console) -> None:
-    done = trial(7, accuracy_loss=0.011, size_bytes=5_000_000.0)
-    failed = trial(8, state=TrialState.FAILED, failure="[/red] no room")
-    with StudyProgress(console) as progress:
-        progress.advance(done, 1, None)
-        progress.advance(failed, 2, 30)
-
-
-def test_progress_shows_the_candidate_and_the_total() -> None:
-    stream = io.StringIO()
-    run(Console(file=stream, width=80, force_terminal=True, color_system=None))
-    text = stream.getvalue()
-    assert "#7 loss 1.10 %, size 5.00 MB" in text
-    assert "1/?" in text
-    assert "#8 failed" in text
-    assert "2/30" in text
-
-
-def test_time_left_is_told_only_where_it_is_known() -> None:
-    stream = io.StringIO()
-    console = Console(file=stream, width=100, force_terminal=True, color_system=None)
-    with StudyProgress(console) as progress:
-        progress._progress.refresh()
-        assert "left" not in stream.getvalue()
-        for done in range(1, 5):
-            progress.advance(trial(done, accuracy_loss=0.0, size_bytes=1.0), done, 40)
-    assert re.search(r"\d:\d\d:\d\d left", stream.getvalue())
-
-
-def test_progress_keeps_its_speed_when_the_total_grows() -> None:
-    console = Console(file=io.StringIO(), force_terminal=True)
-    with StudyProgress(console, total=5) as progress:
-        for done in range(1, 5):
-            progress.advance(trial(done, accuracy_loss=0.0, size_bytes=1.0), done, 10 * done)
-        task = progress._progress.tasks[0]
-        assert (task.completed, task.total) == (4, 40)
-        assert task.speed is not None and task.time_remaining is not None
-
-
-def test_progress_is_silent_without_a_terminal() -> None:
-    stream = io.StringIO()
-    with StudyProgress(Console(file=stream, force_terminal=False), total=3) as progress:
-        progress.advance(trial(0, accuracy_loss=0.0, size_bytes=1.0), 1, 3)
-    assert stream.getvalue() == ""
-
-
-def test_each_phase_has_its_own_count() -> None:
-    stream = io.StringIO()
-    console = Console(file=stream, width=80, force_terminal=True, color_system=None)
-    with StudyProgress(console) as progress:
-        for done in range(5):
-            progress.say("ranking layers", done, 65)
-        progress._progress.refresh()
-        assert re.search(r"ranking layers .* 4/65 .*left", stream.getvalue())
-        progress.say("screening", 1, 16)
-        task = progress._progress.tasks[0]
-        assert (task.completed, task.total, task.time_remaining) == (1, 16, None)
-        progress.say("measuring", 0, 6)
-        progress.advance(trial(0, accuracy_loss=0.0, size_bytes=1e8), 1, 6)
-        progress.say("drawing")
-        progress._progress.refresh()
-    text = stream.getvalue()
-    assert "measuring #0 loss 0.00 %, size 100.00 MB" in text and "1/6" in text
-    assert "drawing" in text and "0/?" in text
-    assert max(len(line) for line in re.split(r"[\r\n]|\x1b\[\S+", text)) <= 80
-
-
-def test_without_a_terminal_there_is_a_line_for_each_step() -> None:
-    stream = io.StringIO()
-    with StepLines(Console(file=stream, width=80, force_terminal=False)) as lines:
-        lines.say("reading samples")
-        for done in range(3):
-            lines.say("calibrating", done, 2)
-        lines.say("measuring", 0, 2)
-        lines.advance(trial(0, accuracy_loss=0.011, size_bytes=5e6), 1, 2)
-        lines.advance(trial(1, state=TrialState.FAILED, failure="no room"), 2, None)
-        lines.say("drawing")
-    found = [re.sub(r"\d\.\d s$", "T", line) for line in stream.getvalue().splitlines()]
-    assert found == [
-        "reading samples: T",
-        "calibrating (2): T",
-        "measuring 1/2: #0 loss 1.10 %, size 5.00 MB",
-        "measuring 2/?: #1 failed",
-        "drawing: T",
-    ]
-
-
 def test_loss_of_another_metric_is_not_called_disagreement() -> None:
     assert in_words({"accuracy_loss": 0.05}, {}, "topk") == "topk loss 5.0 %"
     assert "differs" in in_words({"accuracy_loss": 0.05}, {}, "top1")
@@ -261,14 +167,6 @@ def test_loss_of_another_metric_is_not_called_disagreement() -> None:
 def test_file_that_is_larger_than_the_original_says_so() -> None:
     assert "larger" in in_words({"size_ratio": 1.05}, {}, "top1")
     assert "larger" not in in_words({"size_ratio": 0.95}, {}, "top1")
-
-
-def test_progress_says_what_is_being_done() -> None:
-    console = Console(record=True, width=100, force_terminal=True, file=io.StringIO())
-    with StudyProgress(console) as progress:
-        progress.say("drawing")
-        progress._progress.refresh()
-    assert "drawing" in console.file.getvalue()
 
 
 def test_mixed_precisions_are_counted_by_their_width() -> None:

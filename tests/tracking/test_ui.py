@@ -4,19 +4,18 @@ import base64
 import json
 import zlib
 from typing import Any
-from urllib.parse import parse_qs, unquote
+from urllib.parse import unquote
 
 import pytest
 from studies import ladder_study, trial
 
 from seqto.pareto.front import find_front
 from seqto.tracking.ui import (
-    MOST_COMPARED,
     described,
     experiment_tags,
     looks,
     study_pages,
-    study_view,
+    study_views,
     trial_name,
 )
 from seqto.types import Candidate, Front, Recommendation
@@ -86,14 +85,19 @@ def test_all_fronts_are_told_apart_by_model_device_and_quantization() -> None:
     assert state["selectedColumns"][:4] == wanted
 
 
-def test_comparison_has_the_front_but_no_endless_address() -> None:
-    members = tuple(trial(index, accuracy_loss=0.5) for index in range(200))
-    front = Front(("accuracy_loss", "size_bytes"), members, (), 0.5)
-    page = study_pages("7", "study", front)["compare"]
-    asked = parse_qs(page.partition("?")[2])
-    assert json.loads(asked["runs"][0]) == [each.id for each in members[:MOST_COMPARED]]
-    assert json.loads(asked["experiments"][0]) == ["7"]
-    assert len(page) < 3000
+def test_comparison_opens_on_loss_size_and_latency_of_the_front() -> None:
+    front = ladder_front()
+    page = study_pages("7", "abc", front)["compare"]
+    key, value = list(study_views("abc", front).items())[1]
+    assert f"viewStateShareKey={key.removeprefix('mlflow.sharedViewState.')}&" in page
+    assert page.endswith("compareRunsMode=CHART") and len(page) < 300
+    state = unpacked(value)
+    assert "tags.\"seqto.pareto\" = 'true'" in unquote(state["searchFilter"])
+    first, *planes = state["compareRunCharts"]
+    assert first["type"] == "PARALLEL"
+    assert set(first["selectedMetrics"]) == {"accuracy_loss", "size_ratio", "latency_ms"}
+    assert [each["type"] for each in planes] == ["SCATTER"] * len(planes)
+    assert len(value) < LONGEST_TAG
 
 
 def test_all_pages_open_where_runs_are_shown() -> None:
@@ -106,7 +110,7 @@ def test_all_pages_open_where_runs_are_shown() -> None:
 
 def test_view_of_a_study_is_the_one_that_its_page_names() -> None:
     front = ladder_front()
-    key, value = study_view("abc", front)
+    key, value = next(iter(study_views("abc", front).items()))
     assert key.removeprefix("mlflow.sharedViewState.") in study_pages("7", "abc", front)["charts"]
     state = unpacked(value)
     assert unquote(state["searchFilter"]) == "tags.\"mlflow.parentRunId\" = 'abc'"
@@ -131,7 +135,7 @@ def test_view_of_a_study_is_the_one_that_its_page_names() -> None:
 def test_view_shows_the_objectives_first(
     objectives: tuple[str, ...], columns: list[str], planes: list[tuple[str, str]]
 ) -> None:
-    state = unpacked(study_view("abc", ladder_front(*objectives))[1])
+    state = unpacked(next(iter(study_views("abc", ladder_front(*objectives)).values())))
     metrics = [name for name in state["columnOrder"] if name.startswith("metrics")]
     assert metrics == [f"metrics.`{name}`" for name in columns]
     assert set(metrics) < set(state["selectedColumns"])
@@ -145,7 +149,7 @@ def test_view_shows_the_objectives_first(
 def test_view_leaves_out_what_was_not_measured() -> None:
     record = ladder_study(latency=False)
     front = find_front(record.trials, ("accuracy_loss", "size_bytes"), record.baseline)
-    assert "latency_ms" not in json.dumps(unpacked(study_view("abc", front)[1]))
+    assert "latency_ms" not in json.dumps(unpacked(next(iter(study_views("abc", front).values()))))
 
 
 def test_new_experiment_has_views_to_choose_from() -> None:

@@ -1,12 +1,12 @@
-// What can be done on a page: look around in the chart, sort and filter tables, list layers.
-// All text of a model goes through textContent. Nothing is stored, fetched or navigated to.
+// What can be done on a page: look around in the chart and the strip of layers, sort and filter
+// tables, list layers, copy what is to be typed. All text of a model goes through textContent.
+// Nothing is stored or fetched.
 "use strict";
 (() => {
   const DATA = JSON.parse(document.getElementById("data").textContent);
   const SVG = "http://www.w3.org/2000/svg";
   const HIGHER = new Set(["float32", "float16", "int16"]);
-  const ORDER = [...HIGHER, "int8", "int4", "coded"];
-  const SHOWN_LAYERS = 8;
+  const SHOWN_LAYERS = 4;
 
   function make(name, attributes = {}, ...children) {
     const node = document.createElement(name);
@@ -23,31 +23,69 @@
     return node;
   }
 
+  // ---- what is looked at ----
+
+  // Chart, strip and table mark the candidate that a person points at in any of them.
+  const watchers = [];
+  let looked = null;
+  function look(candidate) {
+    if (candidate === looked) return;
+    looked = candidate;
+    watchers.forEach((each) => each(candidate));
+  }
+
+  // Beside a place within its figure, and never out of the screen.
+  function place(tip, figure, left, top) {
+    tip.hidden = false;
+    const room = figure.clientWidth;
+    const right = left + 18 + tip.offsetWidth <= room;
+    const beside = right || left - 18 - tip.offsetWidth >= 0;
+    const wanted = right ? left + 18 : left - 18 - tip.offsetWidth;
+    tip.style.left = `${clamp(wanted, 0, Math.max(0, room - tip.offsetWidth))}px`;
+    tip.style.top = `${Math.max(0, beside ? top - tip.offsetHeight / 2 : top + 20)}px`;
+  }
+
+  const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
+
   // ---- layers ----
 
-  // The layers of a candidate by precision: its digits say which precision each name has.
+  const precisionOf = (candidate, at) => DATA.layers?.[candidate]?.[at] ?? "-";
+  const numberOf = (sign) => parseInt(sign, 36);
+
+  // The layers of a candidate by precision, the highest first: a sign for each name says which.
   function layersOf(candidate) {
     const groups = new Map();
-    [...(DATA.layers?.[candidate] ?? "")].forEach((digit, at) => {
-      if (digit === "-") return;
-      const precision = DATA.precisions[digit];
-      if (!groups.has(precision)) groups.set(precision, []);
-      groups.get(precision).push(DATA.names[at]);
+    [...(DATA.layers?.[candidate] ?? "")].forEach((sign, at) => {
+      if (sign === "-") return;
+      if (!groups.has(sign)) groups.set(sign, []);
+      groups.get(sign).push(DATA.names[at]);
     });
-    return new Map([...groups].sort(([a], [b]) => ORDER.indexOf(a) - ORDER.indexOf(b)));
+    const sorted = [...groups].sort(([a], [b]) => numberOf(b) - numberOf(a));
+    return new Map(sorted.map(([sign, names]) => [DATA.precisions[numberOf(sign)], names]));
   }
 
   function leftInFloat(candidate) {
     return [...layersOf(candidate)].filter(([kind]) => HIGHER.has(kind)).flatMap(([, names]) => names);
   }
 
-  function listLayers(details, candidate) {
-    if (details.querySelector("dl")) return;
+  // The names go into a row of their own, so that no column moves.
+  function listLayers(button, row) {
+    const open = button.getAttribute("aria-expanded") === "true";
+    button.setAttribute("aria-expanded", String(!open));
+    if (open) {
+      row.nextElementSibling.remove();
+      return;
+    }
     const list = make("dl");
-    for (const [precision, names] of layersOf(candidate)) {
+    for (const [precision, names] of layersOf(row.dataset.layers)) {
       list.append(make("dt", {}, `${precision}, ${names.length}`), make("dd", {}, names.join(", ")));
     }
-    details.append(list);
+    row.after(make("tr", { class: "listed" }, make("td", { colspan: row.cells.length }, list)));
+  }
+
+  function foldAll(body) {
+    body.querySelectorAll("tr.listed").forEach((each) => each.remove());
+    body.querySelectorAll("button.layers").forEach((each) => each.setAttribute("aria-expanded", "false"));
   }
 
   // ---- tables ----
@@ -63,6 +101,7 @@
     const compare = (a, b) => (typeof a === "string" ? a.localeCompare(b) : a - b);
     heads.forEach((head, column) => {
       head.querySelector("button").addEventListener("click", () => {
+        foldAll(body);
         const down = head.getAttribute("aria-sort") === "ascending";
         heads.forEach((each) => each.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", down ? "descending" : "ascending");
@@ -82,6 +121,7 @@
     const rows = [...table.tBodies[0].rows];
     const names = new Map(rows.map((row) => [row, leftInFloat(row.dataset.layers).map((n) => n.toLowerCase())]));
     const update = () => {
+      foldAll(table.tBodies[0]);
       const text = layer.value.trim().toLowerCase();
       for (const row of rows) {
         const named = !text || names.get(row).some((name) => name.includes(text));
@@ -93,8 +133,201 @@
     front.addEventListener("change", update);
     update();
     for (const row of rows) {
-      const details = row.querySelector("details");
-      details?.addEventListener("toggle", () => listLayers(details, row.dataset.layers));
+      const button = row.querySelector("button.layers");
+      button?.addEventListener("click", () => listLayers(button, row));
+      row.addEventListener("pointerenter", () => look(row.dataset.layers));
+      row.addEventListener("pointerleave", () => look(null));
+    }
+    watchers.push((candidate) => rows.forEach((row) => row.classList.toggle("on", row.dataset.layers === candidate)));
+  }
+
+  // ---- what is to be typed ----
+
+  function copyable(pre) {
+    const button = make("button", { type: "button", class: "copy" }, "copy");
+    const box = make("div", { class: "code" });
+    pre.replaceWith(box);
+    box.append(pre, button);
+    button.addEventListener("click", async () => {
+      const done = await copied(pre);
+      button.textContent = done ? "copied" : "press Ctrl+C";
+      setTimeout(() => { button.textContent = "copy"; }, 2000);
+    });
+  }
+
+  async function copied(pre) {
+    try {
+      await navigator.clipboard.writeText(pre.textContent);
+      return true;
+    } catch {
+      // MLflow's viewer and some browsers allow only this old way.
+      const range = document.createRange();
+      range.selectNodeContents(pre);
+      const selection = getSelection();
+      selection.removeAllRanges();
+      selection.addRange(range);
+      return document.execCommand("copy");
+    }
+  }
+
+  // ---- strip ----
+
+  // The colour of a precision: coded weights are the stronger, the finer their steps are.
+  function paint(number) {
+    const name = DATA.families[number];
+    const kin = DATA.families.map((each, at) => [each, at]).filter(([each]) => each === name);
+    const share = kin.length > 1 ? 0.3 + (0.7 * kin.findIndex(([, at]) => at === number)) / (kin.length - 1) : 1;
+    return { fill: `var(--${name})`, "fill-opacity": share.toFixed(2) };
+  }
+
+  function strip(figure, info) {
+    const cells = figure.querySelector(".cells");
+    const tip = figure.querySelector(".tip");
+    const names = DATA.names;
+    const count = names.length;
+    const harms = info.facts.some((each) => each);
+    let groups = [];
+    let spot = null; // Row and column that the keys moved to.
+    if (!count || !info.rows.length) {
+      figure.hidden = true;
+      return;
+    }
+    legend(figure.querySelector(".key"));
+
+    function render() {
+      const width = Math.max(280, cells.clientWidth);
+      const narrow = width < 560;
+      const left = narrow ? 62 : 190;
+      const high = info.rows.length > 40 ? 10 : info.rows.length > 20 ? 14 : 20;
+      const top = harms ? 22 : 0;
+      const height = top + info.rows.length * high + 20;
+      const step = (width - left - 2) / count;
+      const X = (at) => left + at * step;
+      const svg = draw("svg", { viewBox: `0 0 ${width} ${height}` });
+      const column = draw("rect", { class: "column", visibility: "hidden" });
+      if (harms) {
+        svg.append(draw("text", { x: 0, y: 12 }, "harm"));
+        info.facts.forEach((fact, at) => {
+          if (fact) svg.append(draw("rect", { x: X(at), y: 0, width: step + 0.3, height: 16, fill: "var(--warn)", "fill-opacity": fact.harm }));
+        });
+      }
+      groups = info.rows.map((row, at) => {
+        const y = top + at * high;
+        const words = row.aliases.join(", ") || (row.front ? "front" : "");
+        const label = narrow ? `#${row.candidate}` : `#${row.candidate} ${words}`;
+        const group = draw("g", {
+          class: "row", tabindex: at ? "-1" : "0", role: "img",
+          "aria-label": `#${row.candidate} ${words}: ${summed(row.candidate)}`,
+        }, draw("text", { x: 0, y: y + high - (high < 14 ? 1 : 5), class: row.front ? "front" : "", style: high < 14 ? "font-size:9px" : "" }, label));
+        for (const [from, to, number] of runs(row.candidate)) {
+          group.append(draw("rect", { x: X(from), y, width: (to - from) * step + 0.2, height: high - 2, ...paint(number) }));
+        }
+        group.append(draw("rect", { class: "frame", x: left - 1, y: y - 1, width: count * step + 2, height: high }));
+        if (looked === row.candidate) group.classList.add("on");
+        svg.append(group);
+        group.addEventListener("focus", () => show(at, spot?.column ?? 0));
+        return group;
+      });
+      svg.append(column);
+      svg.append(draw("text", { x: left, y: height - 5 }, "input"));
+      svg.append(draw("text", { x: width - 2, y: height - 5, "text-anchor": "end" }, `output, ${count} layers`));
+      cells.replaceChildren(svg);
+
+      function show(row, at) {
+        spot = { row, column: at };
+        const y = top + row * high;
+        for (const [name, value] of Object.entries({ x: X(at), y: 0, width: Math.max(step, 1), height: height - 20, visibility: "visible" })) column.setAttribute(name, value);
+        tip.replaceChildren(...told(info.rows[row], at));
+        const scale = svg.getBoundingClientRect().width / width;
+        place(tip, figure, X(at + 0.5) * scale, cells.offsetTop + (y + high) * scale);
+        look(info.rows[row].candidate);
+      }
+
+      function hide() {
+        column.setAttribute("visibility", "hidden");
+        tip.hidden = true;
+        look(null);
+      }
+
+      function near(event) {
+        const frame = svg.getBoundingClientRect();
+        const scale = frame.width / width;
+        const at = Math.floor(((event.clientX - frame.left) / scale - left) / step);
+        const row = Math.floor(((event.clientY - frame.top) / scale - top) / high);
+        if (at < 0 || at >= count || row >= info.rows.length) hide();
+        else show(Math.max(0, row), at);
+      }
+      svg.addEventListener("pointermove", near);
+      svg.addEventListener("pointerdown", near);
+      svg.addEventListener("pointerleave", (event) => { if (event.pointerType === "mouse") hide(); });
+      svg.addEventListener("focusout", hide);
+      svg.addEventListener("click", () => {
+        if (!spot) return;
+        const row = document.querySelector(`#candidates tr[data-layers="${info.rows[spot.row].candidate}"]`);
+        row?.scrollIntoView({ block: "nearest", behavior: "smooth" });
+      });
+      svg.addEventListener("keydown", (event) => {
+        const [down, right] = { ArrowDown: [1, 0], ArrowUp: [-1, 0], ArrowRight: [0, 1], ArrowLeft: [0, -1] }[event.key] ?? [0, 0];
+        if (event.key === "Escape") hide();
+        if (!down && !right) return;
+        event.preventDefault();
+        const row = clamp((spot?.row ?? 0) + down, 0, info.rows.length - 1);
+        spot = { row, column: clamp((spot?.column ?? 0) + right, 0, count - 1) };
+        groups.forEach((each, at) => each.setAttribute("tabindex", at === row ? "0" : "-1"));
+        if (document.activeElement === groups[row]) show(row, spot.column);
+        else groups[row].focus();
+      });
+    }
+
+    // Neighbours of the same precision are one rectangle.
+    function runs(candidate) {
+      const found = [];
+      for (let at = 0; at < count; at += 1) {
+        const sign = precisionOf(candidate, at);
+        if (sign === "-") continue;
+        const last = found.at(-1);
+        if (last && last[1] === at && last[2] === numberOf(sign)) last[1] = at + 1;
+        else found.push([at, at + 1, numberOf(sign)]);
+      }
+      return found;
+    }
+
+    function summed(candidate) {
+      const counts = new Map();
+      for (const [precision, all] of layersOf(candidate)) {
+        const name = DATA.families[DATA.precisions.indexOf(precision)];
+        counts.set(name, (counts.get(name) ?? 0) + all.length);
+      }
+      return [...counts].map(([name, many]) => `${many} ${name}`).join(", ");
+    }
+
+    function told(row, at) {
+      const list = make("dl");
+      const add = (term, text) => list.append(make("dt", {}, term), make("dd", {}, text));
+      const sign = precisionOf(row.candidate, at);
+      const fact = info.facts[at];
+      add("layer", `${names[at]}${fact ? ` (${fact.op}, ${fact.size})` : ""}`);
+      add("precision", sign === "-" ? "" : DATA.precisions[numberOf(sign)]);
+      if (fact) add("harm", `rank ${fact.rank} of ${count}`);
+      add("candidate", [row.size && `${row.size} of float`, row.loss && `loss ${row.loss}`].filter(Boolean).join(", "));
+      return [make("b", {}, `#${row.candidate} ${row.aliases.join(", ")}`), list];
+    }
+
+    watchers.push((candidate) => groups.forEach((each, at) => each.classList.toggle("on", info.rows[at].candidate === candidate)));
+    let drawn = 0;
+    new ResizeObserver(() => {
+      if (cells.clientWidth === drawn) return;
+      drawn = cells.clientWidth;
+      render();
+    }).observe(cells);
+  }
+
+  function legend(list) {
+    for (const name of [...new Set(DATA.families)].reverse()) {
+      const members = DATA.families.filter((each) => each === name).length;
+      const ramp = `background:linear-gradient(to right,color-mix(in srgb,var(--${name}) 30%,transparent),var(--${name}))`;
+      const swatch = members > 1 ? make("span", { class: "swatch ramp", style: ramp }) : make("span", { class: "swatch", style: `background:var(--${name})` });
+      list.append(make("li", {}, swatch, members > 1 ? `${name}, coarse to fine` : name));
     }
   }
 
@@ -150,6 +383,7 @@
     let placed = []; // Dots with their node and their pixels, from left to right.
     let current = null;
     let clear = () => {}; // Takes the interval off the present drawing.
+    let mark_looked = () => {}; // Marks the candidate that a person points at elsewhere.
 
     if (!info.y.range || !info.x.length) {
       plot.textContent = "There is no candidate with both numbers to draw.";
@@ -193,6 +427,11 @@
         const path = line.map((dot, n) => (n ? `H${X(dot.x[axis.at])}V${Y(dot.y)}` : `M${X(dot.x[axis.at])},${Y(dot.y)}`)).join("");
         svg.append(draw("path", { class: "step", d: path, style: `stroke:${colour(at)}` }));
       });
+      info.series.forEach((series, at) => {
+        const lines = series.dots.filter((dot) => dot.kind === "front" && dot.x[axis.at] !== null && dot.y !== null)
+          .map((dot) => interval({ dot, px: clamp(X(dot.x[axis.at]), box.left, box.right) }));
+        svg.append(draw("path", { class: "whiskers", d: lines.join(""), style: `stroke:${colour(at)}` }));
+      });
       const whisker = draw("path", { class: "whisker", d: "" });
       svg.append(whisker);
 
@@ -215,7 +454,7 @@
           svg.append(draw("path", { class: "ring", d: SHAPES[at % SHAPES.length](11), transform: `translate(${px} ${py})`, style: `stroke:${colour(at)}` }));
         }
         svg.append(node);
-        const entry = { dot, node, px, py, name: info.series[at].name };
+        const entry = { dot, node, px, py, name: info.series[at].name, label: beyond && dot.beyond[axis.at] || dot.label };
         node.addEventListener("focus", () => show(entry));
         node.addEventListener("blur", hide);
         placed.push(entry);
@@ -230,15 +469,10 @@
         entry.node.classList.add("on");
         whisker.setAttribute("d", interval(entry));
         tip.replaceChildren(...told(entry));
-        tip.hidden = false;
         // In pixels of the page: the drawing may be scaled.
         const scale = svg.getBoundingClientRect().width / width;
-        const top = plot.offsetTop + entry.py * scale;
-        const left = entry.px * scale + 18;
-        const room = figure.clientWidth;
-        tip.style.left = `${left + tip.offsetWidth <= room ? left : Math.max(0, Math.min(entry.px * scale - 18 - tip.offsetWidth, room - tip.offsetWidth))}px`;
-        const beside = left + tip.offsetWidth <= room || entry.px * scale - 18 - tip.offsetWidth >= 0;
-        tip.style.top = `${Math.max(0, beside ? top - tip.offsetHeight / 2 : top + 20)}px`;
+        place(tip, figure, entry.px * scale, plot.offsetTop + entry.py * scale);
+        look(entry.dot.layers);
       }
 
       // The 95 % interval, with no cap where it goes on beyond the axes.
@@ -272,15 +506,23 @@
       });
 
       clear = () => whisker.setAttribute("d", "");
+      mark_looked = (candidate) => {
+        if (current) return;
+        const entry = candidate === null ? null : placed.find(({ dot }) => dot.layers === candidate);
+        placed.forEach((each) => each.node.classList.toggle("on", each === entry));
+        whisker.setAttribute("d", entry ? interval(entry) : "");
+      };
     }
 
     function hide() {
       current?.node.classList.remove("on");
+      if (current) look(null);
       current = null;
       tip.hidden = true;
       clear();
     }
 
+    watchers.push((candidate) => mark_looked(candidate));
     let drawn = 0;
     new ResizeObserver(() => {
       if (plot.clientWidth === drawn) return;
@@ -326,10 +568,10 @@
   function label(svg, placed, box) {
     const taken = placed.map(({ px, py }) => ({ x: px - 8, y: py - 8, width: 16, height: 16, weight: 1 }));
     const meets = (a, b) => a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
-    for (const { dot, px, py } of placed.filter((entry) => entry.dot.label)) {
-      const text = draw("text", { class: "tag" }, dot.label);
+    for (const { px, py, label: words } of placed.filter((entry) => entry.label)) {
+      const text = draw("text", { class: "tag" }, words);
       svg.append(text);
-      const spots = [[15, -9, "start"], [-15, -9, "end"], [15, 18, "start"], [-15, 18, "end"], [0, -18, "middle"], [0, 28, "middle"]];
+      const spots = [[15, -9, "start"], [-15, -9, "end"], [15, 18, "start"], [-15, 18, "end"], [0, -18, "middle"], [0, 28, "middle"], [-15, -28, "end"], [15, -28, "start"], [0, -40, "end"]];
       let least = Infinity;
       let chosen = spots[0];
       for (const spot of spots) {
@@ -354,4 +596,7 @@
   if (candidates) filterable(candidates);
   const figure = document.getElementById("chart");
   if (figure) chart(figure, DATA.chart);
+  const heat = document.getElementById("strip");
+  if (heat) strip(heat, DATA.strip);
+  document.querySelectorAll("pre").forEach(copyable);
 })();
