@@ -123,6 +123,9 @@ def is_clear(child: Child, code: int | None) -> bool:
     if code is None or code < 0 or "Traceback" in child.said or "unexpected" in child.said:
         return False
     errors = [line for line in child.said.splitlines() if line.startswith("seqto: error:")]
+    if code and len(errors) > 1 and errors[-1].endswith("studies failed; see above."):
+        # A word with a comma makes a grid of studies, and each has its line.
+        return len(errors) == 1 + child.said.count("\nstudy ") + child.said.startswith("study ")
     return not errors if code == 0 else len(errors) == 1
 
 
