@@ -1,16 +1,28 @@
-"""EfficientNet-Lite0 on TVM's CPU target: its speed, and whether it agrees with ONNX Runtime.
+"""What each device gives for one model: agreement with ONNX Runtime, latency, failures survived.
 
-One run compiles the float model with and without seqto's schedule and times both, then compares the
-predictions of TVM and ONNX Runtime for the float, static and dynamic model. Both run the integers
-exactly (`precise_kernels=on`): without it, x86 CPUs without VNNI saturate.
+The float, static and dynamic candidates of EfficientNet-Lite0 run on the CPU through ONNX Runtime,
+on TVM here and behind a tracker, on OpenCL and on the kernels of a Mali GPU (both on whatever
+OpenCL device there is, such as PoCL), and on OpenVINO where the environment has it. A device that
+is not there has the reason in its row. Behind the tracker the process that serves a session is
+killed once while samples run, and the outputs still have to be the same.
 
-    python scripts/benchmark_devices.py --images 50
+    python scripts/benchmark_devices.py --images 20
+    export OCL_ICD_VENDORS=<folder of PoCL's .icd>
+    python scripts/benchmark_devices.py --devices opencl,mali --images 4
+
+Latency is shown where it means something: PoCL's says nothing of a GPU.
 """
 
 import argparse
 import os
+import signal
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,94 +31,205 @@ from seqto.datasets.images import ImageFolder
 from seqto.datasets.preprocess import ImagePreprocess
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.devices.tvm_device import TvmDevice
+from seqto.devices.tvm_local import HOST, LocalServers, local_servers
+from seqto.errors import SeqtoError
 from seqto.graph.load import input_specs, load_model
 from seqto.graph.prepare import prepare
-from seqto.protocols import Device, Quantizer
+from seqto.protocols import Device, HasNeeds, Program, Quantizer
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.types import Candidate, Model, Samples
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
+KEY = "benchmark"
+ANDROID = "x86_64-linux-android"
+"""A host for which TVM chooses a phone's kernels, but which is this machine."""
+
+OPENVINO = "OpenVINOExecutionProvider"
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one device gave for one candidate."""
+
+    device: str
+    model: str
+    same: float
+    difference: float
+    latency_ms: float | None
+    survived: str = ""
+
+    def __str__(self) -> str:
+        latency = "" if self.latency_ms is None else f"{self.latency_ms:.1f}"
+        figures = f"{self.same:8.1%} {self.difference:10.1e} {latency:>10}"
+        return f"{self.device:10} {self.model:8} {figures}  {self.survived}".rstrip()
+
+
+HEAD = f"{'device':10} {'model':8} {'same top':>8} {'difference':>10} {'latency ms':>10}  survived"
 
 
 def main() -> None:
-    """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Print a row for each device and candidate."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", type=Path, default=DATA / "models" / "efficientnet-lite0.onnx")
     parser.add_argument("--photos", type=Path, default=DATA / "imagenet-sample")
-    parser.add_argument("--images", type=int, default=50)
+    parser.add_argument("--images", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=10)
-    arguments = parser.parse_args()
+    parser.add_argument("--devices", default=",".join(DEVICES), help="some of them, with commas")
+    parser.add_argument("--models", default="float,static,dynamic", help="the same")
+    chosen = parser.parse_args()
     # Compile now, instead of using the user's cache.
     with tempfile.TemporaryDirectory() as folder:
         os.environ["SEQTO_CACHE"] = folder
-        compare(arguments.model, arguments.photos, arguments.images, arguments.repeats)
+        model = prepare(load_model(chosen.model, chosen.model.stem))
+        splits = photos(chosen.photos, chosen.images).load(input_specs(model))
+        made = candidates(model, splits.calibration, chosen.models.split(","))
+        print(HEAD, flush=True)
+        for name in chosen.devices.split(","):
+            compare(name, made, splits.evaluation, chosen.repeats)
 
 
-def compare(path: Path, photos: Path, images: int, repeats: int) -> None:
-    """Print the latency of TVM's code, and how often it agrees with ONNX Runtime."""
-    model = prepare(load_model(path, path.stem))
-    dataset = ImageFolder(
-        path=str(photos),
-        preprocess=ImagePreprocess(
-            interpolation="bicubic", scale=1.0, mean=[127.0] * 3, std=[128.0] * 3
-        ),
-        calibration_size=50,
-        evaluation_size=images,
-    )
-    splits = dataset.load(input_specs(model))
-    times(model, splits.evaluation, repeats)
-    agreements(model, splits.calibration, splits.evaluation)
+def photos(path: Path, images: int) -> ImageFolder:
+    """Return the photos, as EfficientNet-Lite0 takes them."""
+    how = ImagePreprocess(interpolation="bicubic", scale=1.0, mean=[127.0] * 3, std=[128.0] * 3)
+    return ImageFolder(path=str(path), preprocess=how, calibration_size=50, evaluation_size=images)
 
 
-def times(model: Model, samples: Samples, repeats: int) -> None:
-    """Print the latency of unscheduled and scheduled code, and of ONNX Runtime."""
-    devices: dict[str, Device] = {
-        "tvm, unscheduled": TvmDevice(scheduled=False, warmup=1, repeats=repeats),
-        "tvm, scheduled": TvmDevice(repeats=repeats),
-        "onnxruntime, 1 thread": OnnxRuntimeDevice(repeats=repeats),
-    }
-    print(f"{'float model on':24} {'latency ms':>10} {'load s':>8}")
-    found = {}
-    for name, device in devices.items():
-        start = time.perf_counter()
-        program = device.load(model)
-        loading = time.perf_counter() - start
-        found[name] = program.time(next(samples.batches(1))).median_ms
-        program.close()
-        print(f"{name:24} {found[name]:10.1f} {loading:8.1f}", flush=True)
-    ratio = found["tvm, unscheduled"] / found["tvm, scheduled"]
-    print(f"the schedule makes it {ratio:.1f} times faster\n", flush=True)
-
-
-def agreements(model: Model, calibration: Samples, samples: Samples) -> None:
-    """Print how often TVM and ONNX Runtime have the same top class."""
-    print(f"{'model':10} {'same top class':>14} of {len(samples)} images", flush=True)
-    for name, candidate in candidates(model, calibration).items():
-        here = _top(TvmDevice(), candidate, samples)
-        there = _top(OnnxRuntimeDevice(precise_kernels="on"), candidate, samples)
-        print(f"{name:10} {np.mean(here == there):14.3f}", flush=True)
-
-
-def candidates(model: Model, calibration: Samples) -> dict[str, Model]:
+def candidates(model: Model, calibration: Samples, names: list[str]) -> dict[str, Model]:
     """Return the float model and its fully quantized versions."""
     found = {"float": model}
     quantizers: list[Quantizer] = [StaticQuantizer(), DynamicQuantizer()]
     for quantizer in quantizers:
-        ready, layers = quantizer.prepare(model)
-        ranges = quantizer.calibrate(ready, calibration)
-        full = Candidate.excluding([layer.name for layer in layers], [])
-        found[quantizer.name] = quantizer.quantize(ready, ranges, full)
-    return found
+        if quantizer.name in names:
+            ready, layers = quantizer.prepare(model)
+            ranges = quantizer.calibrate(ready, calibration)
+            full = Candidate.excluding([layer.name for layer in layers], [])
+            found[quantizer.name] = quantizer.quantize(ready, ranges, full)
+    return {name: each for name, each in found.items() if name in names}
 
 
-def _top(device: Device, model: Model, samples: Samples) -> np.ndarray:
+def compare(name: str, made: Mapping[str, Model], samples: Samples, repeats: int) -> None:
+    """Print the rows of one device, or why it has none."""
+    try:
+        with DEVICES[name](repeats) as device:
+            if isinstance(device, HasNeeds):
+                lacks = [each for each in device.needs(wait=True).values() if each]
+                if lacks:
+                    print(f"{name:10} not run, it needs {lacks[0]}", flush=True)
+                    return
+            for kind, model in made.items():
+                print(row(name, kind, device, model, samples), flush=True)
+    except (SeqtoError, ImportError, OSError) as error:
+        print(f"{name:10} not run: {error}", flush=True)
+
+
+def row(name: str, kind: str, device: Device, model: Model, samples: Samples) -> Row:
+    """Run a candidate on a device, and compare it with ONNX Runtime."""
+    # Integers exactly: without it, x86 CPUs without VNNI saturate.
+    wanted = outputs(OnnxRuntimeDevice(precise_kernels="on").load(model), samples)
     program = device.load(model)
-    # One sample at a time, because dynamic quantization depends on the whole batch.
-    outputs = [program.run(sample)[0] for sample in samples.batches(1)]
-    program.close()
-    return np.concatenate(outputs).argmax(axis=1)
+    try:
+        servers = SERVERS.get(name)
+        survived = "killed session" if servers and kind == "float" else ""
+        found = outputs(program, samples, servers() if servers and survived else None)
+        timed = name not in UNTIMED
+        latency = program.time(next(samples.batches(1))).median_ms if timed else None
+    finally:
+        program.close()
+    same = float(np.mean(found.argmax(axis=1) == wanted.argmax(axis=1)))
+    return Row(name, kind, same, float(np.abs(found - wanted).max()), latency, survived)
+
+
+def outputs(
+    program: Program, samples: Samples, disturbed: LocalServers | None = None
+) -> np.ndarray:
+    """Run the samples one by one, as dynamic quantization depends on the whole batch."""
+    found = []
+    for index, sample in enumerate(samples.batches(1)):
+        if disturbed is not None and index == len(samples) // 2:
+            kill_session(disturbed)
+        found.append(program.run(sample)[0])
+    return np.concatenate(found)
+
+
+def kill_session(servers: LocalServers) -> None:
+    """Kill the process that serves the session, as a crash over there does."""
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True)
+    rows = [line.split(maxsplit=2) for line in listed.stdout.splitlines()]
+    (server,) = (pid for pid, _, args in rows if f"--tracker {HOST}:{servers.port}" in args)
+    (listener,) = (pid for pid, parent, _ in rows if parent == server)
+    for pid in [pid for pid, parent, _ in rows if parent == listener]:
+        os.kill(int(pid), signal.SIGKILL)
+
+
+@contextmanager
+def cpu(repeats: int) -> Iterator[Device]:
+    """Yield ONNX Runtime on this CPU, as `device=cpu` has it."""
+    yield OnnxRuntimeDevice(repeats=repeats)
+
+
+@contextmanager
+def tvm(repeats: int) -> Iterator[Device]:
+    """Yield TVM on this CPU."""
+    yield TvmDevice(repeats=repeats)
+
+
+@contextmanager
+def tvm_rpc(repeats: int) -> Iterator[Device]:
+    """Yield TVM behind a tracker and a server on loopback."""
+    yield TvmDevice(name="tvm_rpc", key=KEY, start_local=True, threads=1, repeats=repeats)
+
+
+@contextmanager
+def opencl(repeats: int) -> Iterator[Device]:
+    """Yield this machine's OpenCL device."""
+    target = {"kind": "opencl"}
+    yield TvmDevice(name="opencl", target=target, seconds=1800, compile_seconds=1800)
+
+
+@contextmanager
+def mali(repeats: int) -> Iterator[Device]:
+    """Yield a Mali GPU's kernels behind a tracker, on this machine's OpenCL device."""
+    servers = local_servers("mali", 1)
+    try:
+        yield TvmDevice(
+            name="mali",
+            target={"kind": "opencl", "device": "mali"},
+            host={"kind": "llvm", "mtriple": ANDROID},
+            tracker=f"{HOST}:{servers.port}",
+            key="mali",
+            seconds=1800,
+            session_seconds=600,
+            chunk_size=4,
+        )
+    finally:
+        servers.stop()
+
+
+@contextmanager
+def openvino(repeats: int) -> Iterator[Device]:
+    """Yield OpenVINO's execution provider; raise where this onnxruntime does not have it."""
+    options = {"device_type": "CPU"}
+    yield OnnxRuntimeDevice(
+        name="openvino", provider=OPENVINO, options=options, isolated=True, repeats=repeats
+    )
+
+
+DEVICES: dict[str, Callable[[int], object]] = {
+    each.__name__: each for each in (cpu, tvm, tvm_rpc, opencl, mali, openvino)
+}
+"""The devices, by name."""
+
+SERVERS = {"tvm_rpc": lambda: local_servers(KEY, 1)}
+"""Devices whose own server can be disturbed."""
+
+UNTIMED = ("opencl", "mali")
+"""Devices whose latency says nothing, as PoCL stands in for a GPU."""
 
 
 if __name__ == "__main__":
+    start = time.monotonic()
     main()
+    print(f"{time.monotonic() - start:.0f} s in all", file=sys.stderr)

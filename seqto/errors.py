@@ -2,6 +2,7 @@
 
 SeqtoError
 ├── ConfigError       a config value, key or override that cannot be used
+│   └── NeedsError    things that a study needs and that are missing, a line for each
 ├── ModelError        a model that is missing, broken or cannot be prepared
 │   └── LayerError    a layer name that the model does not have
 ├── DatasetError      samples that are missing, too few, unreadable or of the wrong shape
@@ -13,6 +14,7 @@ SeqtoError
 │   ├── DeviceTimeoutError    the code does not end in time
 │   ├── NotFiniteError        the code ends with NaN or infinite values
 │   └── DeviceTransportError  the connection is broken: says nothing about the candidate
+│       └── DeviceUnreachableError  the device is not there, and was waited for
 ├── MetricError       a metric that raises, or gives no loss: never the fault of a candidate
 ├── CacheError        a cache folder that cannot be used
 ├── TrackingError     a run that cannot be found, read or written
@@ -39,6 +41,10 @@ class SeqtoError(Exception):
 
 class ConfigError(SeqtoError):
     """A config value, key or override that cannot be used."""
+
+
+class NeedsError(ConfigError):
+    """Things that a study needs and that are missing: a line for each."""
 
 
 class ModelError(SeqtoError):
@@ -100,6 +106,10 @@ class NotFiniteError(DeviceError):
 
 class DeviceTransportError(DeviceError):
     """A device that cannot be reached, which says nothing about the candidate."""
+
+
+class DeviceUnreachableError(DeviceTransportError):
+    """A device that is not there, and that it does not help to try again at once."""
 
 
 class MetricError(SeqtoError):

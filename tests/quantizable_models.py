@@ -8,7 +8,8 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_models import build, residual, weight
 
 from seqto.graph.load import input_specs
-from seqto.types import Model, Samples, Splits, TensorSpec
+from seqto.protocols import Quantizer
+from seqto.types import Candidate, Model, Samples, Splits, TensorSpec
 
 CHAIN = ("first", "second", "third")
 SPIKE = 300.0
@@ -51,6 +52,14 @@ class RandomDataset:
             ids = tuple(f"{kind}-{index}" for index in range(count))
             parts.append(Samples(arrays, ids, labels))
         return Splits(*parts, fingerprint=f"random-{self._seed}-{self._labelled}")
+
+
+def fully_quantized(model: Model, quantizer: Quantizer) -> Model:
+    """Return a prepared model with all its layers in int8, calibrated on random samples."""
+    ready, layers = quantizer.prepare(model)
+    ranges = quantizer.calibrate(ready, random_samples(ready))
+    every = Candidate.excluding([layer.name for layer in layers], [])
+    return quantizer.quantize(ready, ranges, every)
 
 
 def spiked_chain(hard: str | None = None) -> Model:

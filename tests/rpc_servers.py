@@ -2,15 +2,18 @@
 
 import contextlib
 import os
+import select
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from seqto.devices import tvm_run
 from seqto.devices.tvm_local import free_port
 
 KEY = "board"
@@ -59,7 +62,8 @@ class Server:
 
     def start(self) -> None:
         """Start the server; who wants it waits for it at the tracker."""
-        port = free_port() if self._process else self.port
+        # Whoever stands in front of it knows its port.
+        port = free_port() if self._process and not self._address else self.port
         address = ["--custom-addr", self._address] if self._address else []
         self._process = _started(
             *("tvm.exec.rpc_server", "--host", "127.0.0.1", "--key", KEY, *address),
@@ -93,12 +97,17 @@ def server(tracker: int, address: str | None = None) -> Iterator[Server]:
         found.kill()
 
 
-class DroppingProxy:
-    """A link to a server that breaks off in every third session, once so many bytes went by."""
+class Proxy:
+    """A link to a server that breaks off in some sessions, once so many bytes went by.
 
-    def __init__(self, host: str, port: int, limit: int) -> None:
-        self.sessions = self.dropped = 0
-        self._port, self._limit = port, limit
+    `breaks` tells by a session's number, from 1, whether it does; `reset` whether abruptly.
+    """
+
+    def __init__(
+        self, host: str, port: int, limit: int, breaks: Callable[[int], bool], reset: bool = False
+    ) -> None:
+        self.sessions = self.broken = 0
+        self._port, self._limit, self._breaks, self._reset = port, limit, breaks, reset
         self._listener = socket.create_server((host, port))
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -114,22 +123,33 @@ class DroppingProxy:
                 return
             there = socket.create_connection(("127.0.0.1", self._port))
             self.sessions += 1
-            limit = self._limit if self.sessions % 3 == 0 else None
-            for source, sink in ((client, there), (there, client)):
-                threading.Thread(target=self._copy, args=(source, sink, limit), daemon=True).start()
+            limit = self._limit if self._breaks(self.sessions) else None
+            threading.Thread(target=self._relay, args=(client, there, limit), daemon=True).start()
 
-    def _copy(self, source: socket.socket, sink: socket.socket, limit: int | None) -> None:
-        copied = 0
+    def _relay(self, client: socket.socket, there: socket.socket, limit: int | None) -> None:
+        other, copied = {client: there, there: client}, {client: 0, there: 0}
         with contextlib.suppress(OSError):
-            while data := source.recv(65536):
-                copied += len(data)
-                if limit is not None and copied > limit:
-                    self.dropped += 1
-                    break
-                sink.sendall(data)
-        for each in (source, sink):
-            with contextlib.suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
+            while True:
+                # In one thread: a socket that another one reads from cannot be reset.
+                for source in select.select([client, there], [], [])[0]:
+                    data = source.recv(65536)
+                    copied[source] += len(data)
+                    if limit is not None and copied[source] > limit:
+                        self.broken += 1
+                        self._end(client, there, self._reset)
+                        return
+                    if not data:
+                        self._end(client, there)
+                        return
+                    other[source].sendall(data)
+        self._end(client, there)
+
+    def _end(self, client: socket.socket, there: socket.socket, reset: bool = False) -> None:
+        for each in (client, there):
+            if reset:
+                # Closed with nothing to linger for, a connection is reset.
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            each.close()
 
 
 def _wait_for(port: int) -> None:
@@ -148,9 +168,20 @@ def processes_with(text: str) -> list[int]:
     return [int(line.split()[0]) for line in listed.splitlines() if text in line]
 
 
-def crash_over_there(state: dict[str, Any]) -> None:
-    """Do what a wrong kernel does to a session: it is gone at once; a worker's call."""
-    os._exit(1)
+def end_session(text: str) -> None:
+    """Kill the process that serves a session, of the server whose command line has this text."""
+    (first, *_) = processes_with(text)
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True).stdout
+    children = {int(parent): int(pid) for pid, parent in map(str.split, listed.splitlines())}
+    # The server has a child that listens, and that one a child for each session.
+    os.kill(children[children[first]], signal.SIGKILL)
+
+
+def crash_over_there(state: dict[str, Any], text: str) -> None:
+    """Do what a wrong kernel does to a session: its process over there dies; a worker's call."""
+    end_session(text)
+    tvm_run.exercise(state, [], 0)
+    raise AssertionError("the session lives")
 
 
 def hang(state: dict[str, Any]) -> None:

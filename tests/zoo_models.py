@@ -228,16 +228,22 @@ def efficientnet_lite4(pixels: int = 32) -> Model:
     return graph.model("efficientnet_lite4", 11, ("images:0", shape), ("Softmax:0", x), 1)
 
 
-def resnet50(pixels: int = 32) -> Model:
+RESNET50 = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
+"""The stages of ResNet50: inner channels, blocks, stride."""
+
+
+def resnet50(
+    pixels: int = 32, stem: int = 64, stages: Sequence[tuple[int, int, int]] = RESNET50
+) -> Model:
     """Return ResNet50 v1: opset 12, a free batch, residual bottlenecks with norms, logits."""
     graph = Graph(seed=4)
 
     def relu(given: str) -> str:
         return graph.node("Relu", given)
 
-    x, width = relu(graph.conv("data", 3, 64, 7, 2)), 64
+    x, width = relu(graph.conv("data", 3, stem, 7, 2)), stem
     x = graph.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
-    for inner, repeats, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+    for inner, repeats, stride in stages:
         for index in range(repeats):
             step, before = stride if index == 0 else 1, x
             y = relu(graph.conv(x, width, inner, 1, step))
@@ -248,7 +254,7 @@ def resnet50(pixels: int = 32) -> Model:
             x, width = relu(graph.node("Add", y, before)), 4 * inner
     x = graph.node("Flatten", graph.node("GlobalAveragePool", x))
     shape = ["N", 3, pixels, pixels]
-    return graph.model("resnet50", 12, ("data", shape), ("output", graph.gemm(x, 2048)), "N")
+    return graph.model("resnet50", 12, ("data", shape), ("output", graph.gemm(x, width)), "N")
 
 
 @dataclass(frozen=True)

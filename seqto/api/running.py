@@ -17,9 +17,8 @@ from seqto.config.build import (
     build_context,
     build_parts,
     build_settings,
-    contact_tracker,
-    fetch_model,
 )
+from seqto.config.needs import check_needs
 from seqto.identity import settings
 from seqto.measuring.batch import shares_prefixes
 from seqto.measuring.cluster import Cluster, Options
@@ -108,10 +107,9 @@ def run_config(
     display.start()
     display.say("starting")
     parts = build_parts(config, given)
-    contact_tracker(config, given)
     # A download shows its own progress bar.
     with display.aside() if isinstance(parts.source, Fetched) else nullcontext():
-        fetch_model(config, given)
+        check_needs(config, given)
     with listening(display.say):
         context = build_context(config, given)
     parts, subject, tracker = context.parts, context.subject, context.tracker

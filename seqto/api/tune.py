@@ -1,5 +1,6 @@
 """Studies, rankings and candidates, called from Python."""
 
+import logging
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -25,6 +26,7 @@ from seqto.config.complaints import complaints
 from seqto.errors import ConfigError, TrackingError
 from seqto.measuring.choice import checked, excluding, mixed
 from seqto.measuring.subject import rank_layers
+from seqto.pareto.lost import lost_in_words
 from seqto.protocols import Device, Metric, Quantizer, Search, Sensitivity, Task, Tracker
 from seqto.report.commands import root
 from seqto.study.device_limits import DOCUMENT
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 MLFLOW = "mlflow"
 """MLflow as this process has set it up."""
+
+_log = logging.getLogger(__name__)
 
 
 def tune(
@@ -158,6 +162,8 @@ def tune(
             overrides=call.words if call.is_typed else None,
         )
     study, record = finished.study, finished.outcome.record
+    if study.incomplete(record):
+        _log.warning("%s. Nothing was registered.", lost_in_words(record.trials))
     return Result.of(
         record,
         finished.outcome.front,

@@ -104,7 +104,7 @@ def _told(words: list[str]) -> bool:
         return False
     from seqto.cli.information import print_information
 
-    print_information()
+    print_information([word for word in words if word != "--info"])
     return True
 
 

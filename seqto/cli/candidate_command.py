@@ -12,10 +12,9 @@ from seqto.config.build import (
     Context,
     build_context,
     build_settings,
-    contact_tracker,
     context_of_job,
-    fetch_model,
 )
+from seqto.config.needs import check_needs
 from seqto.errors import ConfigError
 from seqto.graph.files import save_model
 from seqto.graph.unpacking import unpacked
@@ -46,8 +45,7 @@ def run_single(config: DictConfig) -> Trial:
     # Report wrong values before anything is fetched, also those that only a study uses.
     build_settings(config, 1)
     unpacks = wants_unpacked(config)
-    contact_tracker(config)
-    fetch_model(config)
+    check_needs(config)
     context = build_context(config)
     candidate = chosen_candidate(config, context)
     trial = measure_alone(context, candidate)

@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -25,10 +26,25 @@ PACKAGES = {
 """The packages that seqto uses, and how to install the optional ones."""
 
 
-def print_information() -> None:
-    """Print one fact per line."""
-    for name, fact in facts().items():
+def print_information(words: Sequence[str] = ()) -> None:
+    """Print one fact per line; with words of a study, also what it needs and what is missing."""
+    told = facts() | (needs(words) if words else {})
+    for name, fact in told.items():
         print(f"{name + ':':<23}{fact}".rstrip())
+
+
+def needs(words: Sequence[str]) -> dict[str, str]:
+    """Return what the study of these words needs, and whether it is there."""
+    from seqto.config.compose import composed
+    from seqto.config.needs import device_needs
+
+    config = composed([word for word in words if not word.startswith("-")])
+    found = device_needs(config)
+    device = config.device.name
+    return {
+        f"{device} needs {name}": f"missing: {lack}" if lack else "is there"
+        for name, lack in found.items()
+    }
 
 
 def facts() -> dict[str, str]:

@@ -15,16 +15,17 @@ from seqto.api.running import Finished, JobLaunch, run_config
 from seqto.cli.candidate_command import CHOICES, wants_unpacked
 from seqto.cli.pointers import print_lines, stdout_console, where_to_look
 from seqto.config.shapes import check_shapes
-from seqto.errors import ConfigError, ConstraintError
+from seqto.errors import ConfigError, ConstraintError, StudyError
 from seqto.measuring.cluster import Options
 from seqto.measuring.subject import Subject
+from seqto.pareto.lost import lost_in_words
 from seqto.report.progress import StepLines, StudyProgress, can_show_bars
 from seqto.report.terminal import print_front, print_schemes
 from seqto.report.wording import in_words, task_in_words
 from seqto.report.writing import PAGE, PICTURE
 from seqto.secrets import MASK, masked_word
 from seqto.study.plan import Study
-from seqto.types import Trial
+from seqto.types import StudyRecord, Trial
 
 
 def run_study_of(
@@ -143,6 +144,8 @@ def tell_answer(finished: Finished) -> None:
         ("answer", "candidate", settings.constraint, outcome.record.trials),
         ("gate", "member of the front", settings.gate, outcome.front.members),
     ]
+    if study.incomplete(outcome.record):
+        raise StudyError(_without_answer(outcome.record))
     unmet = []
     for label, kind, limits, trials in questions:
         if not limits.limits():
@@ -159,6 +162,13 @@ def tell_answer(finished: Finished) -> None:
             print_lines(console, {label: answer, "run": trial.id})
     if unmet:
         raise ConstraintError(" ".join(unmet))
+
+
+def _without_answer(record: StudyRecord) -> str:
+    return (
+        f"{lost_in_words(record.trials)}. Until then nothing is registered and no alias moves: "
+        "with them the answer might be another one. study.max_failed=0.2 would do with four fifths."
+    )
 
 
 def _refuse_candidate(config: DictConfig) -> None:

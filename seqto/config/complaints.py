@@ -14,7 +14,7 @@ from omegaconf.errors import MissingMandatoryValue, OmegaConfBaseException
 from pydantic_core import ErrorDetails
 
 from seqto.config.paths import CONF
-from seqto.errors import ConfigError, SeqtoError, nearest
+from seqto.errors import ConfigError, NeedsError, SeqtoError, nearest
 from seqto.secrets import mask_error, masked
 
 _OF_FILES = {
@@ -46,6 +46,8 @@ def complain(error: BaseException) -> str:
 def _complaint(error: BaseException) -> str:
     chain = list(_causes(error))
     for each in chain:
+        if isinstance(each, NeedsError):
+            return str(each)
         if isinstance(each, SeqtoError):
             return _one_line(str(each))
     for each in chain:
@@ -53,6 +55,8 @@ def _complaint(error: BaseException) -> str:
             return _invalid(each)
         if isinstance(each, MissingMandatoryValue):
             return _missing(each)
+        if isinstance(each, ModuleNotFoundError) and isinstance(error, HydraException):
+            return _not_installed(each, error)
         if isinstance(each, OSError) and each.strerror and each.errno in _OF_FILES:
             return _unusable(each)
     if isinstance(error, OverrideParseException):
@@ -102,6 +106,16 @@ def _unusable(error: OSError) -> str:
     return (
         f"{where}{error.strerror}. Check that the folder can be written and has space; the same "
         "command goes on where it stopped."
+    )
+
+
+def _not_installed(absent: ModuleNotFoundError, error: HydraException) -> str:
+    """Say which module a part of the config needs; Hydra only says that it cannot locate it."""
+    found = re.search(r"target '([^']+)'", str(error))
+    wanted = f" for {found[1]}" if found else ""
+    return (
+        f"the Python module {absent.name!r} is needed{wanted} and cannot be found: install it, or "
+        "check _target_ and PYTHONPATH."
     )
 
 

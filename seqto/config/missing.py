@@ -23,9 +23,9 @@ _FILES = {
 """The keys that name files or folders of this machine, by class, and what to do about them."""
 
 
-def check_given(config: DictConfig) -> None:
+def check_given(config: DictConfig, *groups: str) -> None:
     """Raise MissingMandatoryValue if a value that a user has to give is missing."""
-    for group in _GROUPS:
+    for group in groups or _GROUPS:
         chosen = config.get(group)
         # A group that was overridden by a value is told of later.
         for key in chosen if isinstance(chosen, DictConfig) else ():
@@ -33,9 +33,10 @@ def check_given(config: DictConfig) -> None:
                 _ = chosen[key]  # Raises, with the key's full name.
 
 
-def check_files(config: DictConfig) -> None:
+def check_files(config: DictConfig, *groups: str) -> None:
     """Raise if a file or folder that the config names is not there, before heavy imports."""
-    for group, error in _ERRORS.items():
+    for group in groups or _GROUPS:
+        error = _ERRORS[group]
         chosen = config.get(group)
         target = str(chosen.get("_target_")) if isinstance(chosen, DictConfig) else ""
         for key, remedy in _FILES.get(target, {}).items():

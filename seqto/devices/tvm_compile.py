@@ -1,6 +1,7 @@
 """TVM makes a library of a candidate: imported from ONNX, scheduled, compiled and linked."""
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from seqto.types import Model, content_key, sha256
 
 NDK = "TVM_NDK_CC"
 """The environment variable with the path of Android's compiler."""
+
+_COMPLAINT = re.compile(r"(?i)error:|undefined reference|incompatible|cannot find|wrong format")
 
 RULES = 1
 """The version of the rewrites and schedules; libraries of other versions are not reused."""
@@ -122,8 +125,19 @@ def _imported(model: Model, device: str) -> Any:
         return from_onnx(ready.proto, shape_dict=shapes)
     except Exception as error:  # TVM raises its own errors, and Python's.
         raise DeviceImportError(
-            f"{device} cannot load {model.name!r}: {last_line(error)}"
+            f"{device} cannot load {model.name!r}: {_failing_node(error)}{last_line(error)}"
         ) from error
+
+
+def _failing_node(error: BaseException) -> str:
+    """Return the operation that TVM's importer was at, which its errors seldom name."""
+    trace, found = error.__traceback__, ""
+    while trace is not None:
+        node = trace.tb_frame.f_locals.get("node")
+        if node is not None and type(node).__name__ == "NodeProto":
+            found = f"{node.op_type} {node.name!r}: "
+        trace = trace.tb_next
+    return found
 
 
 def _compiled(imported: Any, recipe: Recipe) -> Any:
@@ -172,6 +186,11 @@ def _export(executable: Any, recipe: Recipe, path: Path) -> None:
 
 
 def last_line(error: BaseException) -> str:
-    """Return the last line of a TVM error; the lines before are a traceback."""
+    """Return the line of a TVM error that says why; the lines before are a traceback.
+
+    Of what a linker says, that is its first complaint, not that it failed.
+    """
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if lines and "ld returned" in lines[-1]:
+        lines = [line for line in lines if _COMPLAINT.search(line)][:1] or lines
     return first_line(lines[-1] if lines else type(error).__name__)

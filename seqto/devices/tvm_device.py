@@ -11,7 +11,14 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.devices import tvm_run
-from seqto.devices.helper_process import WorkerCrashError, WorkerTimeoutError, lease, release
+from seqto.devices.helper_process import (
+    START_SECONDS,
+    Worker,
+    WorkerCrashError,
+    WorkerTimeoutError,
+    lease,
+    release,
+)
 from seqto.devices.loading import watched
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, cpu_name
 from seqto.devices.tvm_compile import (
@@ -21,11 +28,13 @@ from seqto.devices.tvm_compile import (
     require_tvm,
     tvm_version,
 )
-from seqto.devices.tvm_links import Link, LocalLink, RemoteLink
+from seqto.devices.tvm_links import Link, LocalLink, RemoteLink, Whereabouts
 from seqto.devices.tvm_local import HOST, local_servers
+from seqto.devices.tvm_needs import device_lacks, driver_here_lacks, linker_lacks, no_code_for
 from seqto.errors import (
     ConfigError,
     DeviceCompileError,
+    DeviceError,
     DeviceRunError,
     DeviceTimeoutError,
 )
@@ -85,16 +94,43 @@ class TvmDevice:
         facts = {
             "runtime": f"tvm {tvm_version()}",
             "target": first_line(" ".join(f"{name}={value}" for name, value in target.items())),
-            "kernels": "vectorized, parallel" if self.scheduled else "unscheduled",
+            "kernels": self._kernels(),
         }
         if self._remote and not self.start_local:
             return {**facts, "key": self.key}
         return {**facts, "threads": str(self._threads), "cpu": cpu_name()}
 
+    def needs(self, wait: bool = False) -> Mapping[str, str]:
+        """Return what it needs, and what of that is missing, with the remedy; compile nothing."""
+        lacks = {"compiler": linker_lacks(self._recipe())}
+        worker = lease(self._environment())
+        try:
+            lacks |= self._asked(worker, wait and not any(lacks.values()))
+        except (WorkerCrashError, WorkerTimeoutError, DeviceError) as error:
+            lacks["device"] = f"an answer of it: {error}"
+        finally:
+            # The session, if one was opened, is closed in an orderly way.
+            release(worker)
+        return lacks
+
+    def _asked(self, worker: Worker, wait: bool) -> dict[str, str]:
+        kind = self.target["kind"]
+        lacks = {"code": worker.call(no_code_for, kind, seconds=START_SECONDS)}
+        if self._remote and not self.start_local:
+            place = Whereabouts(self.name, *self._address(), self.key)
+            return lacks | device_lacks(worker, place, kind, self.wait_seconds if wait else 0)
+        return lacks | {"driver": worker.call(driver_here_lacks, kind, seconds=START_SECONDS)}
+
     @property
     def stand_in(self) -> OnnxRuntimeDevice:
         """The device that screens candidates: the same integers, without compiling each."""
         return OnnxRuntimeDevice(name=self.name)
+
+    def _kernels(self) -> str:
+        """Return who chooses how code is made: seqto's schedule for CPUs, else TVM's pipeline."""
+        if self.target["kind"] != "llvm":
+            return "scheduled by dlight"
+        return "vectorized, parallel" if self.scheduled else "unscheduled"
 
     @property
     def _remote(self) -> bool:
@@ -106,14 +142,15 @@ class TvmDevice:
 
     def _recipe(self) -> Recipe:
         """Return the recipe, with automatic values filled in and nulls removed."""
-        target = {name: value for name, value in self.target.items() if value is not None}
+        target = _given(self.target)
         here = target["kind"] == "llvm" and (self.start_local or not self._remote)
         if target.get("mcpu") == AUTO:
             # The CPU of a remote machine is only known to its owner.
             target = {**target, "mcpu": host_cpu()} if here else _without(target, "mcpu")
         if here:
             target.setdefault("num-cores", self._threads)
-        return Recipe(target, self.host, self.linker, self.scheduled)
+        host = None if self.host is None else _given(self.host)
+        return Recipe(target, host, self.linker, self.scheduled)
 
     def _library(self, model: Model) -> Path:
         """Return the path of the model's library; compile it if the workspace has none."""
@@ -142,8 +179,7 @@ class TvmDevice:
     def _link(self, path: Path) -> Link:
         kind = self.target["kind"]
         if not self._remote:
-            threads = {"TVM_NUM_THREADS": str(self._threads)}
-            return LocalLink(self.name, kind, path, self.seconds, threads)
+            return LocalLink(self.name, kind, path, self.seconds, self._environment())
         servers = local_servers(self.key, self._threads) if self.start_local else None
         host, port = (HOST, servers.port) if servers else self._address()
         return RemoteLink(
@@ -161,6 +197,9 @@ class TvmDevice:
             session_seconds=self.session_seconds,
         )
 
+    def _environment(self) -> dict[str, str]:
+        return {} if self._remote else {"TVM_NUM_THREADS": str(self._threads)}
+
     def _address(self) -> tuple[str, int]:
         host, _, port = str(self.tracker).rpartition(":")
         if not host or not port.isdigit():
@@ -168,6 +207,10 @@ class TvmDevice:
                 f"device.tracker={self.tracker} has to be host:port, such as 127.0.0.1:9190."
             )
         return host, int(port)
+
+
+def _given(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in mapping.items() if value is not None}
 
 
 def _without(mapping: Mapping[str, Any], key: str) -> dict[str, Any]:

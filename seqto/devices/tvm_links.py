@@ -4,13 +4,14 @@ A link calls functions of `tvm_run` where the candidate is. A remote link opens 
 the old one is lost, stalls or crashes, and repeats the call; earlier results are kept.
 """
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
-from seqto.devices import tvm_run
+from seqto.devices import tvm_run, tvm_tracker
 from seqto.devices.helper_process import (
     Worker,
     WorkerCrashError,
@@ -19,7 +20,13 @@ from seqto.devices.helper_process import (
     release,
 )
 from seqto.devices.loading import is_watched, note
-from seqto.errors import DeviceError, DeviceRunError, DeviceTimeoutError, DeviceTransportError
+from seqto.errors import (
+    DeviceError,
+    DeviceRunError,
+    DeviceTimeoutError,
+    DeviceTransportError,
+    DeviceUnreachableError,
+)
 
 Result = TypeVar("Result")
 
@@ -28,6 +35,16 @@ SESSION_SECONDS = 30.0
 
 LONGEST_PAUSE = 30.0
 """Pauses between two attempts grow up to this many seconds."""
+
+POLL_SECONDS = 0.2
+"""How often the tracker is asked for a free device."""
+
+SILENT_SECONDS = 5.0
+"""Who waits longer than this for somebody else's device is told what to do."""
+
+_LOST = (WorkerCrashError, WorkerTimeoutError, DeviceTransportError)
+
+_log = logging.getLogger(__name__)
 
 
 class Link(Protocol):
@@ -89,6 +106,44 @@ class Repairs(Protocol):
         """Start the server again."""
         ...
 
+    def mend(self, registered: bool) -> None:
+        """Start the server again if the tracker no longer has it registered."""
+        ...
+
+
+@dataclass(frozen=True)
+class Whereabouts:
+    """Where a device is: its tracker's address, and its key there."""
+
+    name: str
+    host: str
+    port: int
+    key: str
+
+
+def await_device(
+    worker: Worker, place: Whereabouts, wait_seconds: float, seconds: float, repairs: Repairs | None
+) -> None:
+    """Wait until the tracker has the device free; have an own server that is gone restarted."""
+    start, told = time.monotonic(), False
+    while True:
+        where = (place.host, place.port, place.key)
+        sight = worker.call(tvm_tracker.look, *where, seconds=seconds)
+        if repairs is not None:
+            repairs.mend(sight.registered)
+        if sight.state == tvm_tracker.FREE:
+            return
+        waited = time.monotonic() - start
+        if waited > wait_seconds:
+            raise DeviceUnreachableError(
+                f"{place.name} cannot be reached for {wait_seconds:g} s: {sight.reason}"
+            )
+        if not told and repairs is None and waited > SILENT_SECONDS:
+            told = True
+            words = (place.name, sight.reason, wait_seconds)
+            _log.warning("%s: %s Waiting for it, %g s at most.", *words)
+        time.sleep(POLL_SECONDS)
+
 
 @dataclass
 class RemoteLink:
@@ -121,21 +176,19 @@ class RemoteLink:
         while len(losses) < self.attempts:
             if losses:
                 time.sleep(min(self.pause * 2 ** (len(losses) - 1), LONGEST_PAUSE))
-            connected = False
+            loss = _Loss()
             try:
-                worker = self._connected()
-                connected = True
+                worker = self._connected(loss)
+                loss.begin()
                 return worker.call(function, *arguments, seconds=self.seconds)
-            except tvm_run.UnreachableError:
+            except DeviceUnreachableError as error:
                 # The wait for it is already over.
                 self._drop()
-                raise
-            except (WorkerCrashError, WorkerTimeoutError, DeviceTransportError) as error:
-                losses.append(_Loss(connected, error))
-                self._drop()
-                if self.repairs is not None and isinstance(error, WorkerTimeoutError):
-                    self.repairs.restart()
-        raise self._verdict(losses) from losses[-1].error
+                raise _told(error, losses) from error
+            except _LOST as error:
+                losses.append(loss.end(error))
+                self._drop(error)
+        raise self._verdict(losses, arguments) from losses[-1].error
 
     def close(self) -> None:
         """End the session, and release the worker."""
@@ -147,31 +200,46 @@ class RemoteLink:
     def __del__(self) -> None:
         self._drop()
 
-    def _connected(self) -> Worker:
-        """Return a worker whose session has the candidate loaded."""
+    def _connected(self, loss: "_Loss") -> Worker:
+        """Return a worker whose session has the candidate loaded; note how far it came."""
         if self._worker is None:
-            self._worker = lease()
-            where = (self.host, self.port, self.key, self.wait_seconds)
-            limit = self.wait_seconds + self.session_seconds
-            self._worker.call(tvm_run.find_device, self.name, *where, seconds=limit)
-            arguments = (self.name, self.kind, self.key, self.path)
-            self._worker.call(tvm_run.open_session, *arguments, seconds=self.session_seconds)
-        return self._worker
+            worker = self._send()
+            loss.begin()
+            worker.call(tvm_run.load_library, self.name, self.path, seconds=self.session_seconds)
+        return cast(Worker, self._worker)
 
-    def _drop(self) -> None:
+    def _send(self) -> Worker:
+        """Return a worker with a session to which the library was sent."""
+        worker = self._worker = lease()
+        place = Whereabouts(self.name, self.host, self.port, self.key)
+        await_device(worker, place, self.wait_seconds, self.session_seconds, self.repairs)
+        arguments = (self.name, self.kind, self.key, self.path)
+        worker.call(tvm_run.send_library, *arguments, seconds=self.session_seconds)
+        return worker
+
+    def _drop(self, error: Exception | None = None) -> None:
+        """End a session that is of no more use, and an own server that does not answer."""
         worker, self._worker = getattr(self, "_worker", None), None
         if worker is not None:
             worker.kill()
+        if self.repairs is not None and isinstance(error, WorkerTimeoutError):
+            self.repairs.restart()
 
-    def _verdict(self, losses: "list[_Loss]") -> DeviceError:
+    def _verdict(self, losses: "list[_Loss]", arguments: Sequence[Any]) -> DeviceError:
         """Return whether the connection or the candidate is to blame for these losses.
 
-        An attempt that was connected has sent and loaded the library, so the connection worked. If
-        every loss came while the candidate ran, the candidate is to blame.
+        The candidate is, if each loss came after its library was sent, and a session in which the
+        same samples go to and fro, but nothing is loaded or run, is not lost.
         """
         last = losses[-1].error
-        if not all(loss.connected for loss in losses):
-            return DeviceTransportError(f"{self.name} was lost {len(losses)} times: {last}")
+        times = f"{self.name} was lost {len(losses)} times"
+        if not all(loss.sent for loss in losses):
+            return DeviceTransportError(f"{times}: {last}")
+        if not self._is_sound(_samples_in(arguments), max(loss.seconds for loss in losses)):
+            return DeviceTransportError(
+                f"{times}, and also when nothing ran: the connection or the server is at fault, "
+                f"not the candidate ({last})"
+            )
         if all(isinstance(loss.error, WorkerTimeoutError) for loss in losses):
             return DeviceTimeoutError(
                 f"{self.name} cannot run it: {last}, {len(losses)} times. If it is only slow, "
@@ -182,13 +250,52 @@ class RemoteLink:
             f"it ran: {last}"
         )
 
+    def _is_sound(self, samples: "Sequence[tvm_run.Rows]", seconds: float) -> bool:
+        """Tell whether a session in which nothing runs lasts as long as those that were lost."""
+        # Longer than a candidate may run is never needed.
+        pause = min(seconds, self.seconds)
+        try:
+            limit = self.seconds + pause
+            self._send().call(tvm_run.exercise, samples, pause, seconds=limit)
+        except _LOST as error:
+            _log.info("%s is lost when nothing runs, too: %s", self.name, error)
+            return False
+        finally:
+            self._drop()
+        return True
 
-@dataclass(frozen=True)
+
 class _Loss:
-    """A lost session; `connected` if the candidate was already loaded."""
+    """A session that may get lost: when it did, and whether the library was sent before."""
 
-    connected: bool
-    error: Exception
+    def __init__(self) -> None:
+        self.sent, self.seconds = False, 0.0
+        self.error: Exception = DeviceTransportError("")
+
+    def begin(self) -> None:
+        """Note that the library was sent, and what follows is the candidate's doing."""
+        self.sent, self._start = True, time.monotonic()
+
+    def end(self, error: Exception) -> "_Loss":
+        """Note why and when the session was lost."""
+        self.error = error
+        self.seconds = time.monotonic() - self._start if self.sent else 0.0
+        return self
+
+
+def _told(error: DeviceError, losses: Sequence[_Loss]) -> DeviceError:
+    """Return the error that a device is not there, with what was lost before, if anything."""
+    if not losses:
+        return error
+    return type(error)(f"{error} Before, the session was lost: {losses[-1].error}")
+
+
+def _samples_in(arguments: Sequence[Any]) -> "Sequence[tvm_run.Rows]":
+    """Return the samples among the arguments of `run_samples` or `time_sample`."""
+    first = arguments[0] if arguments else []
+    if not isinstance(first, list) or not first:
+        return []
+    return first if isinstance(first[0], list) else [first]
 
 
 def _nothing(state: dict[str, Any]) -> None:

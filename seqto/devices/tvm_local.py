@@ -21,6 +21,9 @@ HOST = "127.0.0.1"
 WATCH_SECONDS = 0.2
 """How often the keeper checks the server."""
 
+START_SECONDS = 60.0
+"""How long a new server may take to register at the tracker."""
+
 _KEEPER = [sys.executable, "-m", "seqto.devices.tvm_local"]
 
 
@@ -35,6 +38,7 @@ class LocalServers:
     def __post_init__(self) -> None:
         """Start the keeper; clients wait until tracker and server are up."""
         self.port = free_port()
+        self._awaited()
         self._keeper = subprocess.Popen(
             [*_KEEPER, str(self.port), self.key],
             stdin=subprocess.PIPE,
@@ -47,10 +51,24 @@ class LocalServers:
 
     def restart(self) -> None:
         """Restart the server, whatever it is doing."""
+        self._awaited()
         assert self._keeper.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._keeper.stdin.write(b"restart\n")
             self._keeper.stdin.flush()
+
+    def mend(self, registered: bool) -> None:
+        """Restart the server if the tracker had it registered and no longer has.
+
+        Its process may live on, but no longer listens. A new one has time to register.
+        """
+        if registered:
+            self._registered = True
+        elif self._registered or time.monotonic() - self._since > START_SECONDS:
+            self.restart()
+
+    def _awaited(self) -> None:
+        self._registered, self._since = False, time.monotonic()
 
     def running(self) -> bool:
         """Tell whether the keeper runs."""

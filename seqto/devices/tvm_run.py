@@ -1,7 +1,6 @@
 """Libraries compiled by TVM, run in a worker: on this machine, or in an RPC session."""
 
 import contextlib
-import socket
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,18 +11,11 @@ import numpy as np
 from seqto.devices.helper_process import State
 from seqto.devices.loading import measured, watched
 from seqto.devices.tvm_compile import last_line
-from seqto.errors import DeviceRunError, DeviceTransportError
+from seqto.errors import DeviceRunError, DeviceTransportError, DeviceUnreachableError
 from seqto.types import Latency, Loading
 
 Rows = Sequence[np.ndarray]
 """The inputs of one sample, in the order of the graph."""
-
-POLL_SECONDS = 0.2
-"""How often the tracker is asked for a free device."""
-
-
-class UnreachableError(DeviceTransportError):
-    """The device is not there, and retrying does not help."""
 
 
 def open_library(
@@ -44,54 +36,33 @@ def open_library(
         return watched(lambda: measured(load, time.perf_counter), is_watched)[1]
 
 
-def find_device(state: State, name: str, host: str, port: int, key: str, seconds: float) -> None:
-    """Wait until the tracker has a free device with this key; called in a worker."""
-    end = time.monotonic() + seconds
-    while True:
-        reason = _why_not(state, host, port, key)
-        if not reason:
-            return
-        if time.monotonic() > end:
-            raise UnreachableError(f"{name} cannot be reached for {seconds:g} s: {reason}")
-        time.sleep(POLL_SECONDS)
-
-
-def _why_not(state: State, host: str, port: int, key: str) -> str:
-    """Return why there is no free device with this key, or "" if there is one."""
-    from tvm import rpc
-
-    try:
-        # TVM itself would retry for a minute.
-        socket.create_connection((host, port), timeout=5).close()
-        tracker = state["tracker"] = rpc.connect_tracker(host, port)
-        devices = tracker.summary()["queue_info"]
-    except Exception as error:  # Socket errors, and TVM's own if the answer is cut short.
-        return (
-            f"no tracker answers at {host}:{port} ({last_line(error)}). Start one with "
-            f"python -m tvm.exec.rpc_tracker --host 0.0.0.0 --port {port}, or set device.tracker."
-        )
-    if key not in devices:
-        known = ", ".join(sorted(devices)) or "none"
-        return (
-            f"the tracker at {host}:{port} has no device with the key {key!r} (it has {known}). "
-            "Start an RPC server with it, or set device.key."
-        )
-    if not devices[key]["free"]:
-        return (
-            f"the tracker at {host}:{port} has no free device with the key {key!r}: it is in use, "
-            "or its server is gone. Wait for it, start it again, or raise device.wait_seconds."
-        )
-    return ""
-
-
-def open_session(state: State, name: str, kind: str, key: str, path: Path) -> None:
-    """Open a session on the found device, and load a library there; called in a worker."""
+def send_library(state: State, name: str, kind: str, key: str, path: Path) -> None:
+    """Open a session on the found device, and send a library there; called in a worker."""
     with _explained(name, "load its library", remote=True):
         # Its own timeout would not end a call that hangs; the worker is killed instead.
         session = state["tracker"].request(key, session_timeout=0, max_retry=1)
-        device = _device(session, kind, name)
+        state.update(session=session, device=_device(session, kind, name), name=name)
         session.upload(str(path))
-        _start(state, name, session.load_module(path.name), device, remote=True)
+
+
+def load_library(state: State, name: str, path: Path) -> None:
+    """Load the library that was sent; called in a worker."""
+    with _explained(name, "load its library", remote=True):
+        _start(state, name, state["session"].load_module(path.name), state["device"], remote=True)
+
+
+def exercise(state: State, samples: Sequence[Rows], pause: float) -> None:
+    """Send samples to the device and back before and after a pause, without running anything.
+
+    A connection that breaks off here breaks off whatever the candidate does. Called in a worker.
+    """
+    with _explained(state["name"], "hold samples", remote=True):
+        for wait in (pause, 0.0):
+            # More than loading and starting a candidate sends.
+            for rows in ([np.zeros(16_384, np.float32)], *samples):
+                for placed in _placed(state, rows):
+                    placed.numpy()
+            time.sleep(wait)
 
 
 def run_samples(state: State, samples: Sequence[Rows]) -> list[list[np.ndarray]]:
@@ -120,19 +91,39 @@ def _start(state: State, name: str, library: Any, device: Any, remote: bool) -> 
 
 def _device(place: Any, kind: str, name: str) -> Any:
     """Return the device of this kind, here or in a session; raise if it has no driver."""
-    device = place.device("cpu" if kind == "llvm" else kind, 0)
-    if not device.exist:
-        reason = f"it has no {kind} device"
-        try:
-            device.sync()
-        except Exception as error:  # Says whether the driver is missing, or the hardware.
-            reason = last_line(error).rstrip(".")
-        raise UnreachableError(
-            f"{name} cannot be used: {reason}. The TVM runtime that runs candidates needs a driver "
-            f"for {kind}, which the one from PyPI may lack: build TVM with "
-            f"USE_{kind.upper()}=ON, or use its RPC app on Android."
+    lack = driver_lacks(place, kind)
+    if lack:
+        raise DeviceUnreachableError(f"{name} cannot be used, it needs {lack}.")
+    return _of_kind(place, kind)
+
+
+def _of_kind(place: Any, kind: str) -> Any:
+    return place.device("cpu" if kind == "llvm" else kind, 0)
+
+
+def driver_lacks(place: Any, kind: str) -> str:
+    """Return which runtime or driver is missing here or in a session; "" if there is a device."""
+    device = _of_kind(place, kind)
+    try:
+        if device.exist:
+            return ""
+        device.sync()
+        reason = f"there is no {kind} device"
+    except Exception as error:  # Says whether the runtime, the driver or the hardware is missing.
+        if kind not in str(error).lower():
+            # A broken session says nothing of it.
+            raise
+        reason = last_line(error).rstrip(".")
+    return f"TVM's runtime and a driver for {kind} where it runs ({reason}): {_remedy(kind)}"
+
+
+def _remedy(kind: str) -> str:
+    if kind == "opencl":
+        return (
+            "scripts/opencl_runtime builds TVM's OpenCL runtime, which the TVM from PyPI lacks; "
+            "the driver is that of the GPU"
         )
-    return device
+    return f"build TVM with USE_{kind.upper()}=ON"
 
 
 def _placed(state: State, rows: Rows) -> list[Any]:
@@ -156,7 +147,7 @@ def _explained(name: str, what: str, remote: bool) -> Iterator[None]:
     """Turn TVM's errors into errors of the candidate or of the connection."""
     try:
         yield
-    except UnreachableError:
+    except DeviceUnreachableError:
         raise
     except Exception as error:  # TVM's errors have no common base.
         if remote and _of_the_link(error):

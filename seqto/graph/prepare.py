@@ -5,9 +5,7 @@ normalization folded, flat biases, tables stored once, and the shapes of its act
 """
 
 import contextlib
-import logging
 import re
-import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,7 +18,7 @@ from onnx import helper, version_converter
 from seqto.errors import ModelError
 from seqto.graph.biases import flatten_biases
 from seqto.graph.files import Weights, save_hollow, stripped
-from seqto.graph.folding import folded
+from seqto.graph.folding import folded, folded_small
 from seqto.graph.known_sizes import take_known_branches
 from seqto.graph.links import Links
 from seqto.graph.load import first_line
@@ -41,7 +39,6 @@ _ORT_NOISE = re.compile(
     r"\[ONNXRuntimeError\] : \d+ : \w+ : |Load model from \S+ failed: ?"
     r"|/\S+\.(cc|h):\d+ .*?\) (?=[A-Z])"
 )
-_ORT_LOGGER = "onnxruntime.quantization.shape_inference"
 _ORT_WARNING, _ORT_ERROR = 2, 3
 
 
@@ -177,25 +174,16 @@ def _at_least(proto: onnx.ModelProto, opset: int, name: str) -> onnx.ModelProto:
 
 def _optimized(proto: onnx.ModelProto, weights: Weights, name: str) -> onnx.ModelProto:
     """Return the model with constants folded and shapes inferred by ONNX Runtime."""
-    # Imported here, because the import is slow.
-    from onnxruntime.quantization.shape_inference import quant_pre_process
-
-    with tempfile.TemporaryDirectory(prefix="seqto-") as folder, _captured_errors() as errors:
-        given, result = Path(folder) / "given.onnx", Path(folder) / "result.onnx"
+    with tempfile.TemporaryDirectory(prefix="seqto-") as folder, _quiet():
         try:
             if weights:
-                return folded(proto, weights, result)
-            onnx.save(proto, given)
-            # Symbolic inference needs sympy, and leaves files in the current folder if it fails.
-            quant_pre_process(given, result, skip_symbolic_shape=True)
+                return folded(proto, weights, Path(folder) / "result.onnx")
+            return folded_small(proto, Path(folder))
         except Exception as error:  # ONNX Runtime's errors have no common base.
-            errors.append(error)
-        if errors:
             raise ModelError(
                 f"Model {name} cannot be prepared for quantization: ONNX Runtime says "
-                f"{_cause(errors[0])!r}. Check that it runs in onnxruntime as it is."
-            )
-        return onnx.load(result)
+                f"{_cause(error)!r}. Check that it runs in onnxruntime as it is."
+            ) from error
 
 
 def _cause(error: BaseException) -> str:
@@ -204,32 +192,15 @@ def _cause(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def _captured_errors() -> Iterator[list[BaseException]]:
-    """Yield a list of the errors that ONNX Runtime only logs, and keep them off stderr."""
+def _quiet() -> Iterator[None]:
+    """Keep what ONNX Runtime logs of an error off stderr: the error says it too."""
     import onnxruntime
 
-    logger, handler = logging.getLogger(_ORT_LOGGER), _Collector(logging.ERROR)
-    propagate, logger.propagate = logger.propagate, False
-    logger.addHandler(handler)
     onnxruntime.set_default_logger_severity(_ORT_ERROR)
     try:
-        yield handler.errors
+        yield
     finally:
         onnxruntime.set_default_logger_severity(_ORT_WARNING)
-        logger.removeHandler(handler)
-        logger.propagate = propagate
-
-
-class _Collector(logging.Handler):
-    """Keeps the errors that are being handled when something is logged."""
-
-    def __init__(self, level: int) -> None:
-        super().__init__(level)
-        self.errors: list[BaseException] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep the error, or the message if there is no error."""
-        self.errors.append(sys.exception() or RuntimeError(record.getMessage()))
 
 
 def _name_before_fusion(node: onnx.NodeProto, by_weight: Mapping[str, str]) -> str:

@@ -21,6 +21,7 @@ from seqto.protocols.datasets import Dataset, HasInputs
 from seqto.protocols.devices import (
     DecodesWeights,
     Device,
+    HasNeeds,
     MeasuresLoading,
     Profiles,
     Program,
@@ -56,6 +57,7 @@ __all__ = [
     "GuessedTask",
     "Harm",
     "HasInputs",
+    "HasNeeds",
     "Learns",
     "MeasuresLoading",
     "Metric",

@@ -55,6 +55,19 @@ class Device(Protocol):
 
 
 @runtime_checkable
+class HasNeeds(Protocol):
+    """Optional, for a device that needs more than this package, such as a compiler or a phone."""
+
+    def needs(self, wait: bool = False) -> Mapping[str, str]:
+        """Return what it needs, and what of that is missing, with the remedy; "" if it is there.
+
+        Nothing is computed or compiled. `wait`: if it is only the device that is missing, wait for
+        it as long as its settings say.
+        """
+        ...
+
+
+@runtime_checkable
 class StandIn(Protocol):
     """Optional, for a device that takes long to load a model."""
 

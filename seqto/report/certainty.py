@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from seqto.figures import CONVERSIONS, LOSS, PREDICTED, figure, in_short_percent, is_known
 from seqto.metrics.speeds import apart, is_faster
 from seqto.pareto.front import comparable
+from seqto.pareto.lost import lost_in_words
 from seqto.pareto.recommend import WORKS
 from seqto.report.wording import in_words, interval, losses_alike
 from seqto.types import CODED, INT4, SAMPLES, Front, StudyRecord, Trial, family
@@ -21,7 +22,10 @@ _FASTER = 0.9
 
 def remarks(record: StudyRecord, front: Front) -> dict[str, str]:
     """Return all that is to be said below the front, by its label."""
-    return {**certainty(record, front), **speeds(record, front), **hints(record, front)}
+    missing = lost_in_words(record.trials)
+    lost = {"lost": missing} if missing else {}
+    sure = certainty(record, front)
+    return {**lost, **sure, **speeds(record, front), **hints(record, front)}
 
 
 def certainty(record: StudyRecord, front: Front) -> dict[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seqto.pareto.lost import lost
 from seqto.types import TABLES, Front, LayerScore, StudyRecord, Trial
 from seqto.workspace import written_whole
 
@@ -24,6 +25,7 @@ def report(record: StudyRecord, front: Front, environment: Mapping[str, str]) ->
     - `baseline`: the float model's metrics
     - `hypervolume`: of the front, in units of the float model
     - `recommended`: alias -> index of a candidate
+    - `lost`: the indices of candidates that nobody measured because their device got lost
     - `candidates`: every trial by index, failed ones and duplicates included: `index`, `key`,
       `run_id`, `state` (RUNNING, COMPLETE, FAILED, KILLED), `pareto` (is it on the front),
       `aliases`, `excluded_layers`, `excluded_count`, `precisions`,
@@ -51,6 +53,7 @@ def report(record: StudyRecord, front: Front, environment: Mapping[str, str]) ->
         "baseline": _numbers(record.baseline),
         "hypervolume": _number(front.hypervolume),
         "recommended": {each.alias: each.trial.index for each in front.recommended},
+        "lost": sorted(each.index for each in lost(trials)),
         "candidates": [_candidate(trial, front) for trial in trials],
         "sensitivity": [_layer(score) for score in record.scores],
         **{name: [dict(row) for row in record.tables.get(name, ())] for name in TABLES},

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from seqto.figures import Metrics, columns, float_metrics
 from seqto.pareto.front import comparable
+from seqto.pareto.lost import lost_in_words
 from seqto.report.answer import with_basis
 from seqto.report.certainty import certainty, hints
 from seqto.report.info import study_title
@@ -51,7 +52,8 @@ def plain(text: str) -> str:
 def _answer(record: StudyRecord, front: Front) -> str:
     title = f"**{plain(study_title(record))}**"
     count = f"{len(front.members)} of {len(comparable(record.trials))} candidates on the front."
-    sentences = [plain(with_basis(record, front)), count]
+    missing = plain(lost_in_words(record.trials))
+    sentences = [plain(with_basis(record, front)), count, f"{missing}." if missing else ""]
     return f"{title}: {' '.join(each for each in sentences if each)}"
 
 

@@ -22,6 +22,7 @@ from seqto.figures import (
     viewed,
 )
 from seqto.pareto.front import comparable
+from seqto.pareto.lost import lost_in_words
 from seqto.report.answer import answer
 from seqto.report.certainty import remarks
 from seqto.report.chart import FLOAT, FRONT, OTHER, Dot, Series, chart
@@ -307,7 +308,9 @@ def _by_index(record: StudyRecord) -> list[Trial]:
 def _counts(record: StudyRecord, front: Front) -> str:
     failed = sum(trial.state is TrialState.FAILED for trial in record.trials)
     members = f"{len(front.members)} of {len(comparable(record.trials))} candidates on the front"
-    return f"{members}, {failed} failed" if failed else members
+    counted = f"{members}, {failed} failed" if failed else members
+    missing = lost_in_words(record.trials)
+    return f"{counted}. {missing}" if missing else counted
 
 
 def _signs(candidate: Candidate, names: Sequence[str], kinds: Sequence[str]) -> str:

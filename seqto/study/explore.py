@@ -310,8 +310,8 @@ class _Trials:
 
 
 def _check_failures(failed: int, total: int, settings: StudySettings, last: Trial) -> None:
-    if failed > settings.max_failed * total:
+    if failed > settings.may_fail * total:
         raise StudyError(
             f"{failed} of {total} candidates failed, more than study.max_failed="
-            f"{settings.max_failed:g} allows; the last one (candidate {last.index}): {last.failure}"
+            f"{settings.may_fail:g} allows; the last one (candidate {last.index}): {last.failure}"
         )

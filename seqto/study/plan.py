@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from seqto.identity import identity
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject
+from seqto.pareto.lost import lost
 from seqto.protocols import SearchesLatency, Tracker
 from seqto.secrets import masked, masked_word
 from seqto.study.settings import StudySettings
@@ -58,10 +59,18 @@ class Study:
         return content_key([*contents, self.parts.identity, limits, *wanted])
 
     def registers(self, record: StudyRecord) -> bool:
-        """Return whether to register models; if none meets the constraint, none is."""
+        """Return whether to register models.
+
+        None is if none meets the constraint, or if candidates are missing that might do better.
+        """
         constraint = self.settings.constraint
         met = not constraint.limits() or constraint.best(record.trials) is not None
-        return self.settings.register_models and met
+        return self.settings.register_models and met and not self.incomplete(record)
+
+    def incomplete(self, record: StudyRecord) -> bool:
+        """Return whether more candidates were lost than the answer may be given without."""
+        total = len({each.candidate.key for each in record.trials})
+        return len(lost(record.trials)) > self.settings.may_miss * total
 
     def plan(self, config: str, overrides: Sequence[str] | None) -> StudyPlan:
         """Return what is recorded before the study begins.

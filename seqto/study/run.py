@@ -52,7 +52,8 @@ def run_study(
         check()
         record, front = conclude(study, run, publish)
         check()
-        study.tracker.close_study(run, TrialState.COMPLETE)
+        whole = not study.incomplete(record)
+        study.tracker.close_study(run, TrialState.COMPLETE if whole else TrialState.FAILED)
     return Outcome(record, front, measured)
 
 

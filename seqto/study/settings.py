@@ -12,6 +12,9 @@ from seqto.pareto.limits import Constraint, Gate
 from seqto.pareto.recommend import TESTED, Rule
 from seqto.types import Goal
 
+MAY_FAIL = 0.5
+"""The share of candidates that may fail before the study does, unless another one is given."""
+
 
 @dataclass(kw_only=True, frozen=True, config=ConfigDict(extra="forbid"))
 class StudySettings:
@@ -22,11 +25,21 @@ class StudySettings:
     top_k: Annotated[int, Field(ge=1)] = 3
     resume: bool = True
     batch: Annotated[int, Field(ge=1)] = 1
-    max_failed: Annotated[float, Field(ge=0, le=1)] = 0.5
+    max_failed: Annotated[float, Field(ge=0, le=1)] | None = None
     attempts: Annotated[int, Field(ge=1)] = 3
     constraint: Constraint = field(default_factory=Constraint)
     gate: Gate = field(default_factory=Gate)
     register_models: bool = True
+
+    @property
+    def may_fail(self) -> float:
+        """The share of candidates that may fail before the study does."""
+        return MAY_FAIL if self.max_failed is None else self.max_failed
+
+    @property
+    def may_miss(self) -> float:
+        """The share of candidates that the answer may be given without; none unless it is said."""
+        return self.max_failed or 0.0
 
     @property
     def times(self) -> bool:

@@ -37,6 +37,29 @@ def test_a_study_goes_on_without_what_the_device_lacks(seqto: Command, tmp_path:
     assert document["layers"][0]["run"] == failed[0].info.run_id  # type: ignore[attr-defined]
 
 
+def test_lost_candidates_are_told_and_no_alias_moves(seqto: Command, tmp_path: Path) -> None:
+    words = ["device=fake", "device.loses=[Gemm]", *QUICK[:2], "device.repeats=2"]
+    words += ["search=ladder", "search.step=24", "precisions=[int8,float32]", "-m"]
+    result = seqto(*words)
+    assert result.code == 1
+    told = "1 of 2 candidates was not measured because the device got lost"
+    assert told in " ".join(result.out.split()) and told in result.err
+    assert "The same command measures them" in result.err and "no alias moves" in result.err
+    client = MlflowClient(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    assert not client.search_registered_models()
+    (study,) = runs(tmp_path, "study")
+    assert study.info.status == "FAILED"  # type: ignore[attr-defined]
+    assert told in study.data.tags["mlflow.note.content"]  # type: ignore[attr-defined]
+    (page,) = tmp_path.glob("multirun/*/*/report.html")
+    assert told in page.read_text()
+    assert json.loads(page.with_name("report.json").read_text())["lost"] == [0]
+    # Who says that so many may fail has the answer without them.
+    result = seqto(*words, "study.max_failed=0.5")
+    assert result.code == 0, result.err
+    assert told in " ".join(result.out.split())
+    assert client.get_model_version_by_alias("seqto-digits-fake-static", "balanced")
+
+
 @pytest.mark.slow
 def test_devices_are_compared(seqto: Command, tmp_path: Path) -> None:
     # On each device others are the default.

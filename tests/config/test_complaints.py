@@ -31,6 +31,7 @@ def complaint_about(*overrides: str) -> str:
         ("quantization.per_chanel=true", ["did you mean 'quantization.per_channel'"]),
         ("search=ladder search.step=abc", ["search.step='abc' has to be a valid integer"]),
         ("constraint.max_accuracy_loss=2%", ["constraint.max_accuracy_loss='2%'", "write 0.02"]),
+        ("device._target_=no_module.Device", ["module 'no_module' is needed", "install it"]),
         ("study.top_k=0", ["study.top_k=0 has to be greater than"]),
         ("++device.repeat=3", ["device does not take repeat=3", "mean 'device.repeats'"]),
         (

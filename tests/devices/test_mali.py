@@ -7,20 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Command
 from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 from onnx_models import residual
-from quantizable_models import mobile, random_samples
+from quantizable_models import fully_quantized, mobile
 
 from seqto.config.compose import register_sweeper
 from seqto.config.paths import CONF
 from seqto.devices import tvm_compile
 from seqto.devices.tvm_device import TvmDevice
+from seqto.devices.tvm_local import free_port
+from seqto.devices.tvm_needs import linker_lacks
 from seqto.errors import ConfigError, DeviceTransportError
 from seqto.graph.prepare import prepare
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
-from seqto.types import Candidate, Model
+from seqto.types import Model
 
 CROSS = shutil.which("aarch64-linux-gnu-g++")
 AARCH64 = 183
@@ -46,12 +49,7 @@ def quantized(kind: str) -> Model:
     model = prepare(mobile(1))
     if kind == "float":
         return model
-    quantizer = StaticQuantizer() if kind == "static" else DynamicQuantizer()
-    ready, layers = quantizer.prepare(model)
-    ranges = quantizer.calibrate(ready, random_samples(ready))
-    return quantizer.quantize(
-        ready, ranges, Candidate.excluding([layer.name for layer in layers], [])
-    )
+    return fully_quantized(model, StaticQuantizer() if kind == "static" else DynamicQuantizer())
 
 
 _sources: dict[str, str] = {}
@@ -79,6 +77,7 @@ def test_the_config_is_for_a_phone_behind_a_tracker(phone: TvmDevice) -> None:
     facts = phone.describe()
     assert "kind=opencl" in facts["target"] and "device=mali" in facts["target"]
     assert facts["key"] == "android"
+    assert facts["kernels"] == "scheduled by dlight"
     recipe = phone._recipe()
     assert recipe.host == {"kind": "llvm", "mtriple": "aarch64-linux-android"}
     assert recipe.linker == "ndk" and "mcpu" not in recipe.target
@@ -90,6 +89,48 @@ def test_without_an_ndk_the_variable_is_named(
     monkeypatch.delenv("TVM_NDK_CC", raising=False)
     with pytest.raises(ConfigError, match="TVM_NDK_CC"):
         phone.load(prepare(residual()))
+    assert "TVM_NDK_CC" in phone.needs()["compiler"]
+
+
+@pytest.mark.parametrize(
+    ("compiler", "said"),
+    [("/no/such/clang++", "is none"), ("g++", "makes code for x86_64"), ("false", "that links")],
+)
+def test_a_wrong_compiler_is_told_before_anything_is_compiled(
+    phone: TvmDevice, compiler: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TVM_NDK_CC", compiler)
+    lack = linker_lacks(phone._recipe())
+    assert said in lack and f"TVM_NDK_CC={compiler}" in lack
+
+
+@pytest.mark.skipif(CROSS is None, reason="needs aarch64-linux-gnu-g++ (g++-aarch64-linux-gnu)")
+def test_a_right_compiler_is_taken(phone: TvmDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TVM_NDK_CC", str(CROSS))
+    assert linker_lacks(phone._recipe()) == ""
+
+
+def test_all_that_is_missing_is_told_at_once(
+    seqto: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TVM_NDK_CC", raising=False)
+    words = ["model=local", "model.path=nowhere.onnx", "device=mali", "dataset=images"]
+    result = seqto(*words, f"device.tracker=127.0.0.1:{free_port()}", "-m")
+    assert result.code == 1
+    first, *lines = result.err.strip().splitlines()
+    assert first.endswith("device=mali cannot begin yet:")
+    wanted = ["TVM_NDK_CC", "no tracker answers", "nowhere.onnx does not exist", "dataset.path is"]
+    assert len(lines) == len(wanted)
+    assert all(text in line for text, line in zip(wanted, lines, strict=True))
+    result = seqto("--info", *words[:3])
+    assert result.code == 0
+    assert all(f"mali needs {each}:" in result.out for each in ("compiler", "device", "data"))
+    assert "missing: model.path=nowhere.onnx does not exist" in result.out
+
+
+def test_a_host_without_a_triple_is_this_machine(phone: TvmDevice) -> None:
+    phone.host = {"kind": "llvm", "mtriple": None}
+    assert phone._recipe().host == {"kind": "llvm"}
 
 
 @pytest.mark.parametrize("kind", ["float", "static", "dynamic"])

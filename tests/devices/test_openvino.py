@@ -3,15 +3,12 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from environments import InstallError, environment
 
 ROOT = Path(__file__).parents[2]
-
-# The package brings its own onnxruntime, which must not get into that of the other tests.
-NEEDED = ["onnxruntime-openvino", "onnx", "pydantic", "platformdirs"]
 
 SCRIPT = """
 import json, sys
@@ -42,16 +39,11 @@ print(json.dumps(found))
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the Python of an environment with OpenVINO's ONNX Runtime."""
     folder = tmp_path_factory.mktemp("openvino")
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    found = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    pip = [found, "-m", "pip", "install", "-qq", "--disable-pip-version-check", *NEEDED]
     try:
-        done = subprocess.run(pip, capture_output=True, text=True, timeout=240)
-    except subprocess.TimeoutExpired:
-        pytest.skip("onnxruntime-openvino could not be downloaded in time")
-    if done.returncode:
-        pytest.skip(f"onnxruntime-openvino does not install here: {done.stderr.strip()[-200:]}")
-    return found
+        # It is a whole onnxruntime, which must not get into that of the other tests.
+        return environment(folder, {"onnxruntime": "onnxruntime-openvino"})
+    except InstallError as error:
+        pytest.skip(f"onnxruntime-openvino does not install here: {error}")
 
 
 @pytest.mark.slow
@@ -74,3 +66,28 @@ def test_openvino_runs_candidates(python: Path) -> None:
     ]
     assert max(flat) < 1e-3
     assert found["wrong"].startswith("Device")
+
+
+@pytest.mark.slow
+def test_a_study_on_openvino(python: Path, tmp_path: Path) -> None:
+    """Its onnxruntime is older than the others', and leaves batch norms to seqto's folding."""
+    words = ["device=ort", "device.provider=OpenVINOExecutionProvider", "device.repeats=2"]
+    words += ["+device.options.device_type=CPU", "dataset.evaluation_size=60", "-m"]
+    words += ["search=ladder", "search.step=12", "precisions=[int8,float32]"]
+    done = subprocess.run(
+        [python, "-m", "seqto", *words],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "SEQTO_CACHE": str(tmp_path / "cache")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    (path,) = tmp_path.glob("multirun/*/*/report.json")
+    report = json.loads(path.read_text())
+    assert report["study"]["tags"]["seqto.device.provider"] == "OpenVINOExecutionProvider"
+    candidates = report["candidates"]
+    assert [each["state"] for each in candidates] == ["COMPLETE"] * 3
+    assert all(each["metrics"]["latency_ms"] > 0 for each in candidates)
+    assert min(each["metrics"]["accuracy"] for each in candidates) > 0.9
+    assert "models:/seqto-digits-ort-static" in done.stdout

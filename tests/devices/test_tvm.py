@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx_models import residual, run
+from onnx import helper
+from onnx_models import build, residual, run, weight
 from pydantic import ValidationError
 from quantizable_models import broken, mobile, random_samples
 from suite_devices import DeviceSuite
@@ -135,6 +136,14 @@ def test_an_unknown_operation_is_named() -> None:
         TvmDevice().load(broken())
 
 
+def test_the_operation_that_tvm_does_not_import_is_named() -> None:
+    conv = helper.make_node("Conv", ["x", "w"], ["y"], "/block/conv")
+    weights = [weight("w", 4, 5, 3, 3)]
+    model = build([conv], weights, {"x": [1, 3, 8, 8]}, {"y": [1, 4, 6, 6]})
+    with pytest.raises(DeviceImportError, match="Conv '/block/conv': .*channel"):
+        TvmDevice().load(model)
+
+
 def test_a_target_that_does_not_exist_is_an_error_of_compiling() -> None:
     with pytest.raises(DeviceCompileError, match="tvm cannot compile 'residual'"):
         TvmDevice(target={"kind": "no-such-target"}).load(prepare(residual()))
@@ -145,10 +154,21 @@ def test_a_compilation_that_takes_too_long_is_ended() -> None:
         TvmDevice(compile_seconds=0.05, threads=7).load(prepare(mobile()))
 
 
-def test_no_opencl_runtime_is_said_with_the_remedy() -> None:
-    wanted = "Device API opencl is not enabled.*USE_OPENCL=ON"
+def test_no_opencl_driver_is_said_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
+    # No worker with this number of threads has started yet, with a driver perhaps.
+    device = TvmDevice(name="opencl", target={"kind": "opencl"}, threads=5)
+    wanted = "opencl cannot be used, it needs TVM's runtime and a driver.*scripts/opencl_runtime"
     with pytest.raises(DeviceTransportError, match=wanted):
-        TvmDevice(name="opencl", target={"kind": "opencl"}).load(prepare(residual()))
+        device.load(prepare(residual()))
+    assert "scripts/opencl_runtime" in device.needs()["driver"]
+    assert not TvmDevice(threads=5).needs()["driver"]
+
+
+def test_code_that_this_tvm_does_not_make_is_told_first() -> None:
+    assert "makes code for hexagon" in TvmDevice(target={"kind": "hexagon"}).needs()["code"]
 
 
 def test_a_candidate_that_crashes_ends_alone() -> None:

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -215,11 +214,7 @@ def test_batch_normalization_that_was_not_folded_is_noticed() -> None:
 
 
 def test_preparation_that_does_nothing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def copy(given: Path, result: Path, **_: object) -> None:
-        shutil.copy(given, result)
-
-    module = "onnxruntime.quantization.shape_inference"
-    monkeypatch.setattr(f"{module}.quant_pre_process", copy)
+    monkeypatch.setattr("seqto.graph.prepare.folded_small", lambda proto, folder: proto)
     with pytest.raises(ModelError, match="was not folded"):
         prepare(conv_bn_relu())
 

@@ -16,6 +16,7 @@ from hydra.plugins.launcher import Launcher
 from hydra.plugins.sweeper import Sweeper
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import MissingMandatoryValue
 
 from seqto.cli.entry import JobFailure
 from seqto.cli.hydra_files import save_masked
@@ -25,7 +26,7 @@ from seqto.config.complaints import complain, exit_code
 from seqto.config.compose import remember_secrets_of
 from seqto.config.missing import check_files, check_given
 from seqto.config.words import word
-from seqto.errors import ConfigError, StudyError
+from seqto.errors import ConfigError, SeqtoError, StudyError
 from seqto.secrets import masked_word
 
 _CONFIG = "multirun.yaml"
@@ -166,8 +167,16 @@ class SeqtoSweeper(Sweeper):
     def _study(self, overrides: list[str], folder: Path) -> None:
         assert self.config is not None
         config = self._composed(overrides)
-        check_given(config)
-        check_files(config)
+        try:
+            check_given(config)
+            check_files(config)
+        except (MissingMandatoryValue, SeqtoError):
+            if not str(config.device.get("_target_", "")).endswith(".OnnxRuntimeDevice"):
+                from seqto.config.needs import check_needs
+
+                # A device that needs more than this has it all told at once.
+                check_needs(config)
+            raise
         # Heavy: a second in which a missing value is told already.
         from seqto.cli.study_command import run_study_of
 
