@@ -4,9 +4,9 @@
     python scripts/benchmark_scale.py --model my.onnx --samples photos   # a larger one
 
 Bytes and requests are counted, not guessed: what ray's object store holds, what a task and its
-answer are, and what an MLflow server is asked for by two studies of different length. Then candidates are
-timed, for long enough to take a second or more: the table has, for processes of this machine (as
-without a launcher) and for ray, the time of all of them, and what ray costs beyond the other.
+answer are, and what an MLflow server is asked for by two studies of different length. Then
+candidates are timed, for long enough to take a second or more: the table has, for processes of this
+machine (as without a launcher) and for ray, the time of all, and what ray costs beyond the other.
 """
 
 import argparse
