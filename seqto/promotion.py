@@ -15,6 +15,7 @@ from seqto.measuring.subject import Subject, prepare_subject
 from seqto.pareto.front import check_objectives, comparable, in_float_units
 from seqto.pareto.limits import Constraint
 from seqto.pareto.recommend import BALANCED
+from seqto.phases import say
 from seqto.types import Model, Trial, Version
 from seqto.workspace import Workspace
 
@@ -84,6 +85,8 @@ class Bench:
             # With the session options under which it is served.
             model = replace(self._load(version), session=version.trial.session)
             known = version.trial.candidate
+            _ = self.subject  # Says what it does by itself.
+            say(f"measuring {version} again")
             found = measure(model, self.subject, self.parts.device, candidate=known)
             self.measured[version.number] = replace(version.trial, metrics=found.metrics)
         return self.measured[version.number]

@@ -9,7 +9,7 @@ from quantizable_models import broken, random_samples, two_outputs
 
 from seqto.errors import DeviceError
 from seqto.graph.prepare import prepare
-from seqto.protocols import Device, MeasuresLoading
+from seqto.protocols import Device, MeasuresLoading, Profiles
 from seqto.types import Model, Samples
 
 
@@ -99,6 +99,18 @@ class DeviceSuite:
     ) -> None:
         latency = device.load(model).time(next(samples.batches(1)))
         assert 0 < latency.p10_ms <= latency.median_ms <= latency.p90_ms < 10_000
+
+    def test_a_profile_names_the_models_nodes(
+        self, device: Device, model: Model, samples: Samples
+    ) -> None:
+        if not isinstance(device, Profiles):
+            pytest.skip(f"{device.name} does not tell how long parts of a model take")
+        profile = device.profile(model, next(samples.batches(1)))
+        if profile is not None:
+            nodes = {node.name for node in model.proto.graph.node}
+            assert {name for each in profile for name in each.nodes} <= nodes
+            assert {"stem", "head"} <= {name for each in profile for name in each.nodes}
+            assert 0 < sum(each.ms for each in profile) < 10_000
 
     def test_a_model_it_cannot_load_is_named(self, device: Device) -> None:
         with pytest.raises(DeviceError, match=f"{device.name} cannot load 'broken'"):

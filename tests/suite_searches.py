@@ -1,12 +1,24 @@
 """What every search must do; the test of each one subclasses this."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from seqto.protocols import Search
-from seqto.types import Candidate, Layer, LayerScore, Trial, TrialState
+from seqto.protocols import Search, SearchesLatency
+from seqto.types import (
+    Candidate,
+    Goal,
+    LatencyModel,
+    Layer,
+    LayerScore,
+    Passage,
+    Rates,
+    TimedLayer,
+    Trial,
+    TrialState,
+)
 
 LAYERS = ("f", "b", "d", "a", "e", "c")
 """The most hurt first; not in the order of the alphabet, nor in its reverse."""
@@ -28,6 +40,21 @@ GROUPED = tuple(
     replace(each, layer=replace(each.layer, group=GROUPS.get(each.layer.name, "")))
     for each in RANKING
 )
+
+
+LATENCY = LatencyModel(
+    layers=tuple(
+        TimedLayer(name, {"int8": 2.5 if name == "b" else 0.5, "float32": 1.0}, ("int8",))
+        for name in LAYERS
+    ),
+    passages=tuple(
+        Passage(one, (other,), 1000) for one, other in itertools.pairwise(sorted(LAYERS))
+    ),
+    rates=Rates(1e-4, 1e-4),
+)
+"""A chain in the order of the alphabet: in int8 all layers but `b` are faster."""
+
+GOALS = (Goal(size=False, latency=True), Goal(latency=True), Goal(max_latency_ms=5.0))
 
 
 def told(index: int, candidate: Candidate, loss: float | None = 0.5) -> Trial:
@@ -59,6 +86,23 @@ def candidates(
             index = len(tried)
             tried.append(candidate)
             search.tell(told(index, candidate, losses[index] if losses else 0.5))
+        assert len(tried) < 1000, "the search does not end"
+    return tried
+
+
+def timed_candidates(
+    search: Search, goal: Goal, ranking: Sequence[LayerScore] = RANKING
+) -> list[Candidate]:
+    """Run a whole search for fast candidates; return what was tried."""
+    assert isinstance(search, SearchesLatency)
+    search.start_timed(ranking, LATENCY, goal)
+    tried: list[Candidate] = []
+    while asked := search.ask(2):
+        for each in asked:
+            trial = told(len(tried), each)
+            times = {"latency_predicted_ms": LATENCY.predict(each)}
+            search.tell(replace(trial, metrics={**trial.metrics, **times}))
+            tried.append(each)
         assert len(tried) < 1000, "the search does not end"
     return tried
 
@@ -142,6 +186,20 @@ class SearchSuite:
             {LAYERS[0]: "float32"},
         ]
         assert search.remaining() == 0
+
+    @pytest.mark.parametrize("goal", GOALS, ids=str)
+    def test_fast_candidates_are_looked_for(self, search: Search, goal: Goal) -> None:
+        if not isinstance(search, SearchesLatency):
+            pytest.skip(f"{search.name} does not look for fast candidates")
+        whole = timed_candidates(search, goal)
+        assert whole == timed_candidates(search, goal) and len(set(whole)) == len(whole)
+        assert all({name for name, _ in each.precisions} == set(LAYERS) for each in whole)
+        # In int8 `b` is slower, even with the conversions around it.
+        assert min(whole, key=LATENCY.predict).excluded == ("b",)
+        for each in timed_candidates(search, goal, GROUPED):
+            chosen = dict(each.precisions)
+            assert chosen["b"] == chosen["e"] and chosen["a"] == chosen["c"]
+        assert timed_candidates(search, goal, ()) == []
 
     def test_without_layers_there_is_nothing_to_ask_for(self, search: Search) -> None:
         # Not even what was left of the study before.

@@ -170,6 +170,7 @@ def _check_mlflow(words: list[str]) -> None:
 
 def _check_python(words: list[str]) -> None:
     if words[0] == "-m":
+        assert all((ROOT / word).exists() for word in words if word.startswith("tests/"))
         return
     _check_script(ROOT / words[0], words[1:])
 

@@ -28,6 +28,7 @@ ROOMS = {
     "omegaconf": {"config", "api", "cli", "_plugins"},
     "tvm": {"devices"},
     "pymoo": {"pareto", "search"},
+    "ray": {"measuring"},
     "matplotlib": {"report"},
     "sklearn": {"datasets"},
     "PIL": {"datasets"},

@@ -12,16 +12,40 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pytest
 from mlflow.tracking import MlflowClient
 from mlflow_server import served
+from ports import free_port
+from sklearn.datasets import load_digits
+from tiny_studies import chain
 
 pytest.importorskip("ray", reason="needs seqto[ray]")
-pytest.importorskip("hydra_plugins.hydra_ray_launcher", reason="needs seqto[ray]")
 pytestmark = pytest.mark.slow
 
-STUDY = ("search=ladder", "search.step=6", "dataset.evaluation_size=100", "device.repeats=1")
-"""Of the embedded model: no node has any file of the driver's."""
+STUDY = (
+    *("model=local", "model.path=chain.onnx", "dataset=npz", "dataset.path=digits.npz"),
+    *("dataset.calibration_size=50", "dataset.evaluation_size=200"),
+    *("search=ladder", "search.step=1", "sensitivity=paper", "sensitivity.samples=4"),
+    *("device.warmup=0", "device.repeats=3000"),
+)
+"""Of files that only the driver has; a candidate takes a moment, by its repeats."""
+
+DEADLY = """
+import os
+import signal
+
+from seqto.devices.onnxruntime import OnnxRuntimeDevice
+
+
+class Deadly(OnnxRuntimeDevice):
+    def load(self, model):
+        layers = {each.op_type for each in model.proto.graph.node}
+        if "ON_A_NODE" in os.environ and "DequantizeLinear" not in layers:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().load(model)
+"""
+"""A device of the user's own, of which nodes have no file: it kills whoever runs a float model."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +54,24 @@ class Cluster:
 
     folder: Path
     address: str
+    door: str
+    """The address for drivers on machines that are no part of it."""
     server: str
     nodes: tuple["subprocess.Popen[bytes]", ...]
 
     def start(self, name: str, *words: str) -> "subprocess.Popen[str]":
         """Start a study in a folder of its own; the server is known by the environment only."""
-        (self.folder / name).mkdir()
+        folder = self.folder / name
+        folder.mkdir()
+        (folder / "chain.onnx").write_bytes(chain(9).to_bytes())
+        (folder / "deadly.py").write_text(DEADLY)
+        digits = load_digits()
+        images = (digits.images[:, None] / 16).astype(np.float32)
+        np.savez(folder / "digits.npz", image=images, labels=digits.target)
         return subprocess.Popen(
             [sys.executable, "-m", "seqto", *STUDY, *words, f"tracking.experiment={name}", "-m"],
-            cwd=self.folder / name,
-            env={**surroundings(self.folder / name), "MLFLOW_TRACKING_URI": self.server},
+            cwd=folder,
+            env={**surroundings(folder), "MLFLOW_TRACKING_URI": self.server},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -58,7 +90,7 @@ class Cluster:
         condition = "tags.`seqto.kind` = 'candidate' and attributes.status = 'FINISHED'"
         return sorted(
             (
-                int(run.data.params["index"]),
+                int(run.data.tags["seqto.index"]),
                 *(
                     run.data.tags.get(tag, "")
                     for tag in ("seqto.key", "seqto.sha256", "seqto.rank")
@@ -76,12 +108,6 @@ def surroundings(home: Path) -> dict[str, str]:
     return {**plain, **own, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
 
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
-
-
 @contextlib.contextmanager
 def node(home: Path, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a node of one core in this folder, and end it with all it started."""
@@ -92,7 +118,7 @@ def node(home: Path, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
         process = subprocess.Popen(
             command,
             cwd=home,
-            env=surroundings(home),
+            env={**surroundings(home), "ON_A_NODE": home.name},
             stdout=log,
             stderr=log,
             start_new_session=True,
@@ -113,6 +139,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> I
     # Sockets have short names only.
     short = Path(f"/tmp/seqto-ray-{os.getpid()}")
     head = ("--head", "--port", str(port), "--include-dashboard", "false", "--temp-dir", str(short))
+    head += ("--ray-client-server-port", str(client := free_port()))
     with (
         served(f"sqlite:///{folder}/mlflow.db", folder) as server,
         node(folder / "one", *head) as one,
@@ -120,7 +147,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, migrated_store: Path) -> I
         _wait_for(port)
         with node(folder / "two", "--address", address) as two:
             _wait_until_joined(folder / "two" / "node.log")
-            yield Cluster(folder, address, server, (one, two))
+            yield Cluster(folder, address, f"ray://127.0.0.1:{client}", server, (one, two))
     shutil.rmtree(short, ignore_errors=True)
 
 
@@ -157,14 +184,38 @@ def test_store_in_a_file_is_refused_before_anything_runs(cluster: Cluster) -> No
 def test_front_is_the_one_of_this_machine_also_when_a_node_is_lost(cluster: Cluster) -> None:
     ended(cluster.start("here", "device.workers=1"))
     here = cluster.finished("here")
-    process = cluster.start("there", *cluster.launcher, "study.batch=2")
-    while len(cluster.finished("there")) < 1 and process.poll() is None:
-        time.sleep(0.2)
+    process = cluster.start("there", *cluster.launcher)
+    while len(cluster.finished("there")) < 2 and process.poll() is None:
+        time.sleep(0.1)
     os.killpg(cluster.nodes[1].pid, signal.SIGKILL)
     said = ended(process)
-    assert "unexpected" not in said
-    assert cluster.finished("there") == here and len(here) > 3
+    assert "error:" not in said
+    assert "was lost" in said and "it runs again" in said
+    assert cluster.finished("there") == here and len(here) == 11
     client = MlflowClient(cluster.server)
     experiment = client.get_experiment_by_name("there").experiment_id
-    statuses = {run.info.status for run in client.search_runs([experiment])}
-    assert statuses <= {"FINISHED", "KILLED"}, "nothing is left running"
+    statuses = [run.info.status for run in client.search_runs([experiment])]
+    assert set(statuses) == {"FINISHED"} and len(statuses) == 12, "nothing ran twice, or runs"
+    # Nobody there decoded, calibrated or computed the reference: there is no cache.
+    assert not [each for node in ("one", "two") for each in (cluster.folder / node).glob("cache*")]
+
+
+def test_candidate_that_kills_its_process_fails_after_so_many_times(cluster: Cluster) -> None:
+    """From outside the cluster, with a device whose file no node has."""
+    door = ("hydra/launcher=ray", f"hydra.launcher.ray.init.address={cluster.door}")
+    device = ("device._target_=deadly.Deadly", "device.repeats=1", "study.attempts=2")
+    said = ended(cluster.start("deadly", *door, *device))
+    assert "Traceback" not in said
+    finished = cluster.finished("deadly")
+    assert [each[0] for each in finished] == list(range(10)), "all but the float model"
+    client = MlflowClient(cluster.server)
+    experiment = client.get_experiment_by_name("deadly").experiment_id
+    (failed,) = client.search_runs([experiment], "attributes.status = 'FAILED'")
+    assert failed.data.tags["seqto.failure"].startswith("Lost: begun 2 times")
+
+
+def test_address_without_a_cluster_is_one_line(cluster: Cluster) -> None:
+    nobody = f"hydra.launcher.ray.init.address=127.0.0.1:{free_port()}"
+    said = ended(cluster.start("nobody", "hydra/launcher=ray", nobody), 1)
+    (line,) = said.splitlines()
+    assert "ray cannot be joined at 127.0.0.1" in line and "ray start --head" in line

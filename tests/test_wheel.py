@@ -1,6 +1,7 @@
 """The built wheel in a new environment carries configs, plugin, pages and the embedded model."""
 
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -26,12 +27,30 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(build, check=True, capture_output=True)
     (wheel,) = folder.glob("*.whl")
     subprocess.run([UV, "venv", "--quiet", "--python", sys.executable, folder / "new"], check=True)
-    # What the present environment was made of is in uv's cache.
-    install = [UV, "pip", "install", "--quiet", "--offline", "--python", folder / "new", wheel]
-    done = subprocess.run(install, capture_output=True, text=True)
+    install = [UV, "pip", "install", "--quiet", "--python", folder / "new", wheel]
+    done = subprocess.run(install, env=as_pip_is_set_up(), capture_output=True, text=True)
     if done.returncode:
-        pytest.skip(f"uv has not all packages in its cache: {done.stderr.splitlines()[0]}")
+        pytest.skip(f"packages cannot be had here: {done.stderr.splitlines()[0]}")
     return folder / "new" / "bin"
+
+
+def as_pip_is_set_up() -> dict[str, str]:
+    """Return an environment in which uv takes packages from where pip does, as in scripts/."""
+    command = [sys.executable, "-m", "pip", "config", "list"]
+    told = subprocess.run(command, capture_output=True, text=True).stdout
+    names = {
+        "index-url": "UV_DEFAULT_INDEX",
+        "extra-index-url": "UV_INDEX",
+        "find-links": "UV_FIND_LINKS",
+    }
+    found = {
+        uv: match[1].replace("\\n", " ").strip()
+        for pip, uv in names.items()
+        if (match := re.search(rf"\.{pip}='(.+)'", told))
+    }
+    if "UV_FIND_LINKS" in found:
+        found["UV_FIND_LINKS"] = found["UV_FIND_LINKS"].replace(" ", ",")
+    return {**os.environ, "UV_INDEX_STRATEGY": "unsafe-best-match", **found}
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from seqto.config.build import (
 from seqto.config.needs import check_needs
 from seqto.identity import settings
 from seqto.measuring.batch import shares_prefixes
+from seqto.measuring.cluster import Cluster, Options
 from seqto.measuring.parts import GROUPS, READ
 from seqto.measuring.pool import Pool, workers_of
 from seqto.measuring.provenance import MACHINE
@@ -90,14 +91,16 @@ def run_config(
     *,
     given: Given | None = None,
     launch: JobLaunch | None = None,
+    cluster: Options | None = None,
     overrides: Sequence[str] | None = None,
     command: str = "",
     save_models: bool = False,
 ) -> Finished:
     """Run the study that this config describes, with the objects in `given` instead of names.
 
-    Without a launcher, processes on this machine measure the candidates. The study's files are
-    written into the folder, if one is given; with `save_models` the recommended models, too.
+    Without a launcher, processes on this machine measure the candidates, or if `cluster` has
+    arguments for `ray.remote`, the ray cluster that this process is connected to. The study's files
+    are written into the folder, if one is given; with `save_models` the recommended models, too.
     """
     # Report wrong values before anything is fetched, and before MLflow is imported.
     build_settings(config, 1)
@@ -111,7 +114,8 @@ def run_config(
         context = build_context(config, given)
     parts, subject, tracker = context.parts, context.subject, context.tracker
     pool = Pool(parts, subject, tracker, workers_of(parts))
-    batch = len(subject.layers) + 1 if launch else pool.batch
+    spread = launch is not None or cluster is not None
+    batch = len(subject.layers) + 1 if spread else pool.batch
     study = Study(
         parts, subject, build_settings(config, batch), tracker, context.workspace, command
     )
@@ -136,7 +140,10 @@ def run_config(
         return [] if folder is None else [write_picture(folder, record, front)]
 
     with listening(display.say), pool:
-        measure = _in_jobs(launch, study) if launch else _in_processes(pool, study)
+        if cluster is not None:
+            measure = _recording(_cluster(study, cluster), study)
+        else:
+            measure = _in_jobs(launch, study) if launch else _recording(pool, study)
         outcome = run_study(
             study,
             measure,
@@ -149,8 +156,15 @@ def run_config(
     return Finished(study, outcome, environment, tuple(files))
 
 
-def _in_processes(pool: Pool, study: Study) -> Launch:
-    """Return a launch that measures on this machine."""
+def _cluster(study: Study, remote: Options) -> Cluster:
+    settings = study.settings
+    return Cluster(
+        study.parts, study.subject, study.tracker, settings.attempts, remote, settings.times
+    )
+
+
+def _recording(pool: Pool | Cluster, study: Study) -> Launch:
+    """Return a launch whose results this process records."""
 
     def measure(run: str, assignments: Sequence[Assignment]) -> Iterator[str]:
         recorded = study.tracker.read_document(run, PROVENANCE) or {}

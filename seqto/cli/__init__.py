@@ -41,12 +41,14 @@ def main() -> None:
             # `seqto candidate my.onnx photos/` is one candidate of that file.
             sys.argv[1:] = [each for each in words if not (alone and each in _SWEEP)]
             from seqto.cli.entry import entry
+            from seqto.cli.hydra_prints import masked_prints
 
             # Hydra accepts no further words after a flag.
             words = sorted(prepared(sys.argv[1:]), key=lambda word: word in _SWEEP)
             sys.argv[1:] = words
             _check_options(words)
-            entry()
+            with masked_prints(words):
+                entry()
     except BrokenPipeError:
         # Whoever reads the output has seen enough: `seqto --help | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

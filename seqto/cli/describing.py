@@ -28,6 +28,9 @@ _FREE = 16
 
 _FEW = 8
 
+_SECONDS = 20
+"""How long the model may take for one sample of noise; what it means is then left open."""
+
 _WIDTH = 71
 """Of a text beside its label, on 80 columns."""
 
@@ -62,7 +65,7 @@ def _wrapped(text: str) -> list[str]:
 
 def looks_of(path: str) -> Looks:
     """Return what the graph of a model tells, and its outputs for noise."""
-    parts = build_parts(composed(model_words(path)))
+    parts = build_parts(composed([*model_words(path), f"device.seconds={_SECONDS}"]))
     original = parts.source.load()
     floating = prepare(original)
     model, layers = parts.quantizer.prepare(floating)

@@ -1,10 +1,8 @@
 """Launchers: which of them leave this machine, and what their jobs have to be told."""
 
 import importlib.util
-from collections.abc import Sequence
 from typing import Any
 
-from seqto.config.words import word
 from seqto.errors import ConfigError
 from seqto.protocols import Shared, Tracker
 
@@ -16,14 +14,14 @@ _HERE = (None, "local")
 def leaves_machine(launcher: Any) -> bool:
     """Tell whether a launcher's jobs may run on other machines."""
     kind = str(launcher["_target_"]).rpartition(".")[2]
-    if kind == "RayLauncher":
+    if kind in ("SeqtoRayLauncher", "RayLauncher"):
         return launcher["ray"]["init"].get("address") not in _HERE
     return kind in _ELSEWHERE
 
 
 def check_installed(launcher: Any) -> None:
     """Raise if the launcher's package is missing."""
-    package = ".".join(str(launcher["_target_"]).split(".")[:2])
+    package = "ray" if is_ray(launcher) else ".".join(str(launcher["_target_"]).split(".")[:2])
     try:
         found = importlib.util.find_spec(package)
     except ModuleNotFoundError:
@@ -47,10 +45,6 @@ def check_store(launcher: Any, tracker: Tracker) -> None:
     )
 
 
-def where_to_record(launcher: Any, tracker: Tracker) -> Sequence[str]:
-    """Return the words that a job needs besides the study's: nothing of this environment is there.
-
-    Launchers that keep this environment get none, because some write the words into files.
-    """
-    is_ray = str(launcher["_target_"]).endswith(".RayLauncher")
-    return [word("tracking.uri", tracker.store)] if is_ray and isinstance(tracker, Shared) else []
+def is_ray(launcher: Any) -> bool:
+    """Tell whether it is seqto's own launcher for ray, which needs no jobs of Hydra."""
+    return str(launcher["_target_"]).endswith(".SeqtoRayLauncher")

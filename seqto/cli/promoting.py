@@ -2,7 +2,9 @@
 
 import argparse
 import sys
+import textwrap
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -17,7 +19,9 @@ from seqto.config.compose import composed
 from seqto.errors import ConfigError, ConstraintError, PromotionError, TrackingError, nearest
 from seqto.figures import limited
 from seqto.measuring.parts import registered_name
+from seqto.phases import listening
 from seqto.promotion import CHAMPION, PREVIOUS, Bench, Decision, Rules, Verdict, decide
+from seqto.report.progress import StepLines, StudyProgress, can_show_bars
 from seqto.report.wording import in_words
 from seqto.types import Version
 from seqto.workspace import Workspace
@@ -36,32 +40,43 @@ NAME
     seqto promote - make the best registered model the champion
 
 SYNOPSIS
-    seqto promote [model=...] [device=...] [quantization=...] [limit=...] [--dry-run]
-    seqto promote rollback [model=...] [device=...] [quantization=...] [--dry-run]
+    seqto promote [model=...] [device=...] [quantization=...] [limit=...]
+                  [--dry-run]
+    seqto promote rollback [model=...] [device=...] [quantization=...]
+                  [--dry-run]
 
 DESCRIPTION
-    Takes the best version of the registered model seqto-<model>-<device>-<quantization> that meets
-    the limits: the smallest, or with only a limit on size the least lossy; without limits the one
-    with the alias `balanced`. It and the present champion are measured again on the same evaluation
-    data and device; the figures of their studies are not trusted. The alias `champion` moves only
-    if the version is better in one objective, and in the others worse by no more than the
-    tolerance. The old champion gets the alias `previous`. Who, when, why and the figures of both
-    are recorded as tags of the version (seqto.promoted*) and in its description.
+    Takes the best version of the registered model
+    seqto-<model>-<device>-<quantization> that meets the limits: the smallest,
+    or with only a limit on size the least lossy; without limits the one with
+    the alias `balanced`. It and the present champion are measured again on the
+    same evaluation data and device; the figures of their studies are not
+    trusted. The alias `champion` moves only if the version is better in one
+    objective, and in the others worse by no more than the tolerance. The old
+    champion gets the alias `previous`. Who, when, why and the figures of both
+    are recorded as tags of the version (seqto.promoted*) and in its
+    description.
 
-    rollback brings `previous` back. A version that was rolled back is not promoted again.
+    rollback brings `previous` back. A version that was rolled back is not
+    promoted again.
 
 WORDS
-    model= device= dataset= ...   the groups and keys of a study, see seqto --help
+    model= device= dataset= ...   the groups and keys of a study, see
+                                  seqto --help
 {limits}
-    tolerance=0.01                how much worse it may be in other objectives: 0.01 is a point of
-                                  loss, or 1 % of the float model's size or latency; 0 by default
-    objectives=[...]              what has to be better: accuracy_loss and size_bytes by default
+    tolerance=0.01                how much worse it may be in other objectives:
+                                  0.01 is a point of loss, or 1 % of the float
+                                  model's size or latency; 0 by default
+    objectives=[...]              what has to be better: accuracy_loss and
+                                  size_bytes by default
     --dry-run                     show the decision and change nothing
-    --config-dir mine             a folder with your own choices, such as mine/model/my.yaml
+    --config-dir mine             a folder with your own choices, such as
+                                  mine/model/my.yaml
 
 EXAMPLES
     seqto promote
-    seqto promote model=resnet50 dataset.path=photos device=mali max_accuracy_loss=0.01
+    seqto promote model=resnet50 dataset.path=photos device=mali \\
+          max_accuracy_loss=0.01
     seqto promote max_size_ratio=0.4 tolerance=0.005 --dry-run
     seqto promote rollback
 
@@ -70,6 +85,8 @@ EXIT STATUS
     1  bad input, or nothing that can be measured
     3  no version meets the limits
     4  the version is not better than the champion"""
+
+_COLUMN, _WIDTH = 34, 80
 
 
 class _Parser(argparse.ArgumentParser):
@@ -106,8 +123,16 @@ def _run(arguments: list[str]) -> None:
 
 
 def _help() -> str:
+    further = " " * _COLUMN
     lines = [
-        f"    {f'max_{name}={limit.example}':<30}{limit.words}" for name, limit in limited().items()
+        line
+        for name, limit in limited().items()
+        for line in textwrap.wrap(
+            limit.words,
+            _WIDTH,
+            initial_indent=f"    max_{name}={limit.example}".ljust(_COLUMN),
+            subsequent_indent=further,
+        )
     ]
     return HELP.format(limits="\n".join(lines))
 
@@ -151,8 +176,11 @@ def _promote(console: Console, config: DictConfig, dry_run: bool) -> None:
     versions = registered.all()
     fetch_model(config)
     bench = Bench(build_parts(config), Workspace.default(), registered.load)
-    with console.status("Measuring the registered versions again ..."):
+    progress = StudyProgress(console) if can_show_bars(console) else StepLines(console)
+    with progress, listening(progress.say):
         decision = decide(versions, rules, bench)
+    if decision.verdict is Verdict.PROMOTED and not dry_run:
+        decision = _promoted(registered, decision, rules, bench)
     _show(console, registered.name, decision, bench)
     if back := [each.number for each in versions if each.rolled_back]:
         numbers = f"version {back[0]} was" if len(back) == 1 else f"versions {', '.join(back)} were"
@@ -163,9 +191,24 @@ def _promote(console: Console, config: DictConfig, dry_run: bool) -> None:
         raise PromotionError(
             f"{decision.challenger} not promoted over {decision.champion}: {decision.why}."
         )
-    if decision.verdict is Verdict.PROMOTED and not dry_run:
-        _record(registered, decision, bench)
     print_lines(console, {"outcome": _in_words(decision, dry_run)})
+
+
+def _promoted(
+    registered: "MlflowVersions", decision: Decision, rules: Rules, bench: Bench
+) -> Decision:
+    """Record a promotion; decide again if another process promoted meanwhile."""
+    with registered.alone():
+        versions = registered.all()
+        if _champion(versions) != decision.champion:
+            decision = decide(versions, rules, bench)
+        if decision.verdict is Verdict.PROMOTED:
+            _record(registered, decision, bench)
+    return decision
+
+
+def _champion(versions: Sequence[Version]) -> Version | None:
+    return next((each for each in versions if CHAMPION in each.aliases), None)
 
 
 def _record(registered: "MlflowVersions", decision: Decision, bench: Bench) -> None:
@@ -208,6 +251,13 @@ def _in_words(decision: Decision, dry_run: bool) -> str:
 
 def _roll_back(console: Console, config: DictConfig, dry_run: bool) -> None:
     registered = _versions(config)
+    registered.all()  # Raises if there is no such model.
+    with nullcontext() if dry_run else registered.alone():
+        line = _rolled_back(registered, dry_run)
+    print_lines(console, {"outcome": line})
+
+
+def _rolled_back(registered: "MlflowVersions", dry_run: bool) -> str:
     held: dict[str, Version] = {
         alias: version for version in registered.all() for alias in version.aliases
     }
@@ -229,4 +279,4 @@ def _roll_back(console: Console, config: DictConfig, dry_run: bool) -> None:
         registered.move({CHAMPION: previous, PREVIOUS: champion})
     done, will = ("would be", "would") if dry_run else ("is", "will")
     line = f"{previous} {done} champion again, in the place of {champion}"
-    print_lines(console, {"outcome": f"{line}, which {will} be skipped from now on"})
+    return f"{line}, which {will} be skipped from now on"

@@ -16,6 +16,7 @@ from seqto.cli.candidate_command import CHOICES, wants_unpacked
 from seqto.cli.pointers import print_lines, stdout_console, where_to_look
 from seqto.config.shapes import check_shapes
 from seqto.errors import ConfigError, ConstraintError, StudyError
+from seqto.measuring.cluster import Options
 from seqto.measuring.subject import Subject
 from seqto.pareto.lost import lost_in_words
 from seqto.report.progress import StepLines, StudyProgress, can_show_bars
@@ -28,17 +29,25 @@ from seqto.types import StudyRecord, Trial
 
 
 def run_study_of(
-    config: DictConfig, launch: JobLaunch | None, folder: Path, overrides: Sequence[str]
+    config: DictConfig,
+    launch: JobLaunch | None,
+    folder: Path,
+    overrides: Sequence[str],
+    cluster: Options | None = None,
 ) -> None:
     """Run the study of this config, which these overrides gave, and print its answer.
 
-    Without a launcher, processes on this machine measure its candidates.
+    Without a launcher, processes on this machine measure its candidates, or the ray cluster.
     """
-    tell_answer(run_and_show(config, launch, folder, overrides))
+    tell_answer(run_and_show(config, launch, folder, overrides, cluster))
 
 
 def run_and_show(
-    config: DictConfig, launch: JobLaunch | None, folder: Path, overrides: Sequence[str]
+    config: DictConfig,
+    launch: JobLaunch | None,
+    folder: Path,
+    overrides: Sequence[str],
+    cluster: Options | None = None,
 ) -> Finished:
     """Run the study of this config, and print its front; the arguments are as above."""
     console = stdout_console()
@@ -50,6 +59,7 @@ def run_and_show(
             _Terminal(console, stack),
             folder,
             launch=launch,
+            cluster=cluster,
             overrides=overrides,
             command=command_line(),
             save_models=True,

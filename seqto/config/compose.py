@@ -49,10 +49,13 @@ def remember_secrets_of(config: DictConfig) -> None:
 
 
 def register_sweeper() -> None:
-    """Register the sweeper, because Hydra finds it by itself only in a wheel."""
+    """Register sweeper and launcher, because Hydra finds them by itself only in a wheel."""
     try:
         from hydra_plugins.seqto_sweeper.sweeper import SeqtoSweeper
     except ModuleNotFoundError:
         sys.path.append(str(PLUGINS))
         from hydra_plugins.seqto_sweeper.sweeper import SeqtoSweeper
-    Plugins.instance().register(SeqtoSweeper)
+    from hydra_plugins.seqto_sweeper.ray_launcher import SeqtoRayLauncher
+
+    for plugin in (SeqtoSweeper, SeqtoRayLauncher):
+        Plugins.instance().register(plugin)

@@ -17,10 +17,11 @@ from pydantic.dataclasses import dataclass
 from seqto.devices.isolated import IsolatedProgram, isolated_profile
 from seqto.devices.loading import is_watched, measured, watched
 from seqto.devices.providers import refuse_missing
-from seqto.errors import DeviceError, DeviceImportError, DeviceRunError
+from seqto.errors import DeviceError, DeviceImportError, DeviceRunError, DeviceTimeoutError
 from seqto.graph.kernels import kernels
 from seqto.graph.load import first_line, load_graph
 from seqto.graph.sessions import session_opener, start_runtime
+from seqto.graph.time_limits import USUAL_SECONDS, OverdueError, run_limited
 from seqto.graph.timings import profile_of
 from seqto.types import Arrays, Kernel, Latency, Loading, Model, Profile
 
@@ -53,7 +54,7 @@ class OnnxRuntimeDevice:
     repeats: Annotated[int, Field(ge=1)] = 10
     options: dict[str, str] = field(default_factory=dict)
     isolated: bool = False
-    seconds: Annotated[float, Field(gt=0)] = 600
+    seconds: Annotated[float, Field(gt=0)] = USUAL_SECONDS
 
     def __post_init__(self) -> None:
         """Refuse a provider that this ONNX Runtime does not have."""
@@ -201,7 +202,12 @@ class OnnxRuntimeProgram:
     def run(self, inputs: Arrays) -> list[np.ndarray]:
         """Return the outputs for these samples, in the order of the graph."""
         try:
-            return list(self._session.run(None, dict(inputs)))
+            return run_limited(self._session, None, inputs, self._device.seconds)
+        except OverdueError as error:
+            raise DeviceTimeoutError(
+                f"{self._device.name} cannot run it: {error}. If it is only slow, raise "
+                "device.seconds."
+            ) from error
         except Exception as error:  # ORT's own errors have no common base but Exception.
             raise DeviceRunError(
                 f"{self._device.name} cannot run it: {first_line(error)}"

@@ -227,7 +227,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         PREDICTED,
         title="predicted",
-        column=16,
+        column=17,
         detail=True,
         write=in_ms,
         label="predicted latency",
@@ -238,7 +238,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         CONVERSIONS,
         title="conversions",
-        column=16,
+        column=18,
         detail=True,
         write=in_ms,
         label="predicted time in conversions",
@@ -249,7 +249,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         "load_ms",
         title="load",
-        column=17,
+        column=19,
         detail=True,
         write=in_ms,
         label="load time",
@@ -259,7 +259,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure(
         "load_peak_bytes",
         title="load memory",
-        column=18,
+        column=20,
         detail=True,
         write=in_bytes,
         label="memory to load",

@@ -11,6 +11,7 @@ import onnx
 from onnx import helper
 
 from seqto.graph.files import Weights, buffer, stripped
+from seqto.graph.time_limits import run_limited
 from seqto.types import Arrays, Model
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def run_named(
 ) -> Arrays:
     """Return these outputs by name."""
     # Without names ORT would return all outputs.
-    return dict(zip(names, session.run(list(names), dict(inputs)), strict=True)) if names else {}
+    return dict(zip(names, run_limited(session, list(names), inputs), strict=True)) if names else {}
 
 
 def session_of(

@@ -2,19 +2,33 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from seqto.errors import MetricError, reason
 from seqto.graph.segments import same_computation
 from seqto.graph.unpacking import has_coded_weights
 from seqto.measuring.evaluate import measure, undone
-from seqto.measuring.parts import Parts
 from seqto.measuring.prefixes import MEMORY_LIMIT, SharedRuns
 from seqto.measuring.subject import Subject
-from seqto.protocols import Device, SharesPrefixes
+from seqto.protocols import Device, Quantizer, SharesPrefixes
 from seqto.types import Candidate, Measurement, Model, Outputs
 
 SHARED_BYTES = MEMORY_LIMIT
 """How many bytes of activations to keep for the next candidates; 0 shares nothing."""
+
+
+class Tools(Protocol):
+    """What makes candidates and what runs them."""
+
+    @property
+    def quantizer(self) -> Quantizer:
+        """Makes a candidate's model."""
+        ...
+
+    @property
+    def device(self) -> Device:
+        """Runs it."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -30,7 +44,7 @@ class Attempt:
 
 
 def attempts(
-    parts: Parts,
+    parts: Tools,
     subject: Subject,
     candidates: Sequence[Candidate],
     known: Mapping[str, Measurement] | None = None,
@@ -91,7 +105,7 @@ def _shares(device: Device, subject: Subject) -> bool:
     return alone and shares_prefixes(device) and not subject.model.is_large
 
 
-def _built(parts: Parts, subject: Subject, candidate: Candidate) -> Model | Attempt:
+def _built(parts: Tools, subject: Subject, candidate: Candidate) -> Model | Attempt:
     """Return the candidate's model, or why it cannot be built."""
     try:
         return parts.quantizer.quantize(subject.model, subject.ranges, candidate)

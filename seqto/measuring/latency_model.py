@@ -155,11 +155,13 @@ class _Builder:
 
     def _layer(self, name: str, profiled: Mapping[str, _Profiled]) -> TimedLayer:
         choices = (FLOAT32,) if name in self._left_out else self._parts.choices
-        ms, integers = {FLOAT32: profiled[FLOAT32].times.ms.get(name, 0.0)}, []
+        floating = profiled[FLOAT32].times
+        ms, integers = {FLOAT32: floating.ms.get(name, 0.0)}, []
         for choice in choices:
             times = profiled.get(family(choice), profiled[FLOAT32]).times
             ms[choice] = times.ms.get(name, 0.0)
-            if name in times.integers:
+            # Another kernel may want its tensors in another layout, even if they are floats.
+            if name in times.integers or times.kinds.get(name) != floating.kinds.get(name):
                 integers.append(choice)
         return TimedLayer(name, ms, tuple(integers))
 
@@ -168,13 +170,15 @@ class _Builder:
     ) -> tuple[TimedOperation, ...]:
         before, after = flow_of(self._subject.model, passages)
         floating = profiled[FLOAT32].times
-        # Of several precisions that pass on integers, the first shows what operations do.
-        integer = next((each.times for each in profiled.values() if each.times.integers), floating)
+        # Of several precisions that run otherwise, one that passes on integers shows what
+        # operations do.
+        others = [each.times for each in profiled.values() if each.times is not floating]
+        beside = next((each for each in others if each.integers), [*others, floating][0])
         return tuple(
             TimedOperation(
                 node.name,
                 floating.ms.get(node.name, 0.0),
-                _on_integers(node.name, integer) if integer is not floating else None,
+                _beside_layers(node.name, beside),
                 before[node.name],
                 after[node.name],
             )
@@ -217,10 +221,11 @@ class _Builder:
         return complete(Candidate.of(precision_of), self._left_out, self._scheme)
 
 
-def _on_integers(name: str, times: NodeTimes) -> float | None:
-    """Return what an operation takes beside integer layers; None if it stays in float there."""
+def _beside_layers(name: str, times: NodeTimes) -> float | None:
+    """Return what an operation takes beside integer layers; None if it stays as it is there."""
     # One that runs as a part of a layer has no time of its own.
-    return times.ms.get(name, 0.0) if name in times.integers or name not in times.ms else None
+    follows = not times.integers or name in times.integers or name not in times.ms
+    return times.ms.get(name, 0.0) if follows else None
 
 
 def fitted(

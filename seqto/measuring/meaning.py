@@ -28,7 +28,7 @@ def find_task(parts: Parts, model: Model, interface: Interface, splits: Splits) 
     noise in all its outputs.
     """
     few = splits.calibration.first(_FEW)
-    outputs = _seen(model, few, Observed(interface.outputs))
+    outputs = _seen(model, few, Observed(interface.outputs), plain_device(parts))
     _require_room(outputs, len(few), len(splits.evaluation))
     if not isinstance(parts.task, GuessedTask):
         return parts.task, ""
@@ -60,9 +60,17 @@ def _may_leave_out(dataset: Dataset) -> bool:
     return hasattr(dataset, "labels") and isinstance(dataset.labels, str | None)
 
 
-def _seen(model: Model, few: Samples, observed: Observed) -> Outputs:
+def plain_device(parts: Parts) -> OnnxRuntimeDevice:
+    """Return what the float model is looked at with, in the time that the device gives a batch."""
+    given = parts.device
+    if not isinstance(given, OnnxRuntimeDevice):
+        return OnnxRuntimeDevice()
+    return OnnxRuntimeDevice(seconds=given.seconds)
+
+
+def _seen(model: Model, few: Samples, observed: Observed, device: OnnxRuntimeDevice) -> Outputs:
     """Return the outputs of some samples; refuse a model that does not repeat them."""
-    program = OnnxRuntimeDevice().load(model)
+    program = device.load(model)
     try:
         outputs = run_all(program, model, few, 1, observed)
         # In one session, because those of a process all draw the same numbers.

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from seqto.errors import NotFiniteError
+from seqto.phases import counted
 from seqto.protocols import Device, Program
 from seqto.types import Entry, Model, Observed, Outputs, Samples, together
 
@@ -14,21 +15,32 @@ _SHAPES = ":shapes"
 
 
 def outputs_of(
-    model: Model, samples: Samples, batch: int, device: Device, observed: Observed
+    model: Model,
+    samples: Samples,
+    batch: int,
+    device: Device,
+    observed: Observed,
+    what: str = "",
 ) -> Outputs:
-    """Return the model's outputs for all samples on the device."""
+    """Return the model's outputs for all samples on the device; `what` is said with their count."""
     program = device.load(model)
     try:
-        return run_all(program, model, samples, batch, observed)
+        return run_all(program, model, samples, batch, observed, what)
     finally:
         program.close()
 
 
 def run_all(
-    program: Program, model: Model, samples: Samples, batch: int, observed: Observed
+    program: Program,
+    model: Model,
+    samples: Samples,
+    batch: int,
+    observed: Observed,
+    what: str = "",
 ) -> Outputs:
     """Return the outputs of a loaded model for all samples, run in batches; all are finite."""
-    outputs = together(_entries(program, model, samples, batch, observed), len(samples))
+    entries = _entries(program, model, samples, batch, observed)
+    outputs = together(counted(what, entries, len(samples)) if what else entries, len(samples))
     if names := _not_finite(outputs):
         raise NotFiniteError(
             f"the model's output {names[0]!r} is not finite: it has NaN or infinite values"

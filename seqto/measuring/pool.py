@@ -67,7 +67,7 @@ class Pool:
         """
         device = self._parts.device
         recorder = Recorder(self._log, study, device.name, machine_of(device), timed_on)
-        groups = _groups(assignments, self._count)
+        groups = groups_of(assignments, self._count)
         run = self._side_by_side if self._count > 1 else self._in_this_process
         try:
             with recorder.open_trials():
@@ -215,7 +215,7 @@ def _measure(candidates: Sequence[Candidate], known: Mapping[str, Measurement]) 
     return list(attempts(_Job.parts, _Job.subject, candidates, known))
 
 
-def _groups(assignments: Sequence[Assignment], count: int) -> list[Sequence[Assignment]]:
+def groups_of(assignments: Sequence[Assignment], count: int) -> list[Sequence[Assignment]]:
     """Return the assignments in groups, at least one for each process if there are enough."""
     size = min(GROUP, max(1, -(-len(assignments) // count)))
     return [assignments[at : at + size] for at in range(0, len(assignments), size)]

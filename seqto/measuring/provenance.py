@@ -27,17 +27,24 @@ _TITLES = {
 
 def provenance_of(parts: Parts, subject: Subject) -> dict[str, str]:
     """Return what is measured here, as short facts by name."""
-    facts = parts.device.describe()
     return {
         "model": subject.original_sha256,
         "data": subject.fingerprint,
         "quantization": content_key(identity(parts.quantizer)),
         "task": content_key([identity(subject.task), identity(subject.metric)]),
+        **surroundings_of(parts.device),
+        MACHINE: machine_of(parts.device),
+    }
+
+
+def surroundings_of(device: Device) -> dict[str, str]:
+    """Return the versions and kernels here, on which what is measured depends."""
+    facts = device.describe()
+    return {
         "seqto": __version__,
         **{name: installed_version(name) for name in ("onnx", "onnxruntime")},
         "runtime": facts.get("runtime", ""),
         "kernels": facts.get("kernels", ""),
-        MACHINE: machine_of(parts.device),
     }
 
 

@@ -56,7 +56,11 @@ class Recorder:
             twin = self.log.twin(self.study, measurement.model_sha256) if self.study else None
             if twin is not None:
                 measurement = replace(measurement, metrics=twin.metrics, losses=twin.losses)
-            self.log.finish_trial(trial, measurement, twin.index if twin else None)
+            first = twin is None or assignment.index < twin.index
+            self.log.finish_trial(trial, measurement, None if first or not twin else twin.index)
+            if twin is not None and first:
+                # Ended later, but comes earlier: so the front is the same in whatever order.
+                self.log.finish_trial(twin.id, measurement, assignment.index)
         self._open.remove(trial)
 
     def _placed(self, measurement: Measurement) -> Measurement:
@@ -64,11 +68,11 @@ class Recorder:
 
         There is no latency if that is of another kind of machine.
         """
-        metrics = measurement.metrics
-        if self.timed_on and self.timed_on != self.machine:
+        metrics, machine = measurement.metrics, measurement.machine or self.machine
+        if self.timed_on and self.timed_on != machine:
             metrics = {k: v for k, v in metrics.items() if not k.startswith("latency_")}
         rounded = {name: as_measured(name, value) for name, value in metrics.items()}
-        return replace(measurement, metrics=rounded, machine=self.machine)
+        return replace(measurement, metrics=rounded, machine=machine)
 
     @contextmanager
     def open_trials(self) -> Iterator[None]:

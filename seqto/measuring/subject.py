@@ -242,7 +242,7 @@ def _reference(
     key = content_key([*contents, *device, batch, dict(observed.axes)])
 
     def run(path: Path) -> None:
-        say("running the float model")
-        save_outputs(outputs_of(model, samples, batch, parts.device, observed), path)
+        what = "running the float model"
+        save_outputs(outputs_of(model, samples, batch, parts.device, observed, what), path)
 
     return load_outputs(kept(workspace.reference(key), run), len(samples))

@@ -115,6 +115,8 @@ class ObjectivesInfo:
     title: str
     across: str
     places: tuple[int, ...]
+    names: tuple[str, ...]
+    """What the places are called, if not by their numbers."""
     lines: tuple[ObjectiveLine, ...]
     marks: tuple[Mark, ...]
 
@@ -182,14 +184,17 @@ def objectives_info(record: StudyRecord, front: Front) -> ObjectivesInfo:
     places = tuple(len(trial.candidate.excluded) for trial in trials)
     layers = max(len(trial.candidate.precisions) for trial in trials)
     across = f"layers left in float32, of {layers}"
+    names: tuple[str, ...] = ()
     if len(trials) > len(set(places)) < _FEW_PLACES:
         trials.sort(key=lambda trial: (trial.metrics.get("size_bytes", 0.0), trial.index))
         places, across = tuple(range(len(trials))), "candidates, the smallest first"
+        names = tuple(f"#{trial.index}" for trial in trials)
     lines = tuple(_line(name, record, trials, places) for name in front.objectives)
     return ObjectivesInfo(
         title=study_title(record),
         across=across,
         places=places,
+        names=names,
         lines=lines,
         marks=tuple(_marks(front, trials, places, lines)),
     )

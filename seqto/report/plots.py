@@ -81,7 +81,7 @@ def draw_sensitivity(info: SensitivityInfo, path: Path) -> None:
         if info.details and not info.logarithmic:
             _draw_key(axes, info)
             lift = 20.0
-        _head(axes, f"{info.title}: {info.ranked} of each layer", _sensitivity_subtitle(info), lift)
+        _head(axes, f"{info.title}: {info.ranked}, by layer", _sensitivity_subtitle(info), lift)
         _save(figure, path)
 
 
@@ -97,6 +97,10 @@ def draw_objectives(info: ObjectivesInfo, path: Path) -> None:
         axes.set(xlabel=info.across)
         axes.set_ylabel("from the best candidate (0 %) to the worst (100 %)")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        if info.names:
+            # Not too many to be read.
+            step = math.ceil(len(info.names) / 20)
+            axes.set_xticks(info.places[::step], info.names[::step])
         axes.grid(axis="y")
         _draw_lines(axes, info)
         lift = _draw_marks(axes, info.marks)
@@ -256,7 +260,7 @@ def _draw_lines(axes: Axes, info: ObjectivesInfo) -> None:
     for line, end, colour in zip(info.lines, ends, COLOURS, strict=False):
         if several:
             axes.scatter(info.places, line.percents, s=9, color=colour, alpha=0.3, lw=0)
-        for xs, ys in _measured_runs(line.trend, info.across):
+        for xs, ys in _measured_runs(line.trend, counts=not info.names):
             many = len(line.trend) > 70
             axes.plot(xs, ys, color=colour, lw=1.8, marker="o", ms=0 if many and len(xs) > 1 else 4)
         label = axes.annotate(
@@ -280,7 +284,7 @@ def _draw_lines(axes: Axes, info: ObjectivesInfo) -> None:
 
 
 def _measured_runs(
-    trend: Sequence[tuple[int, float]], across: str
+    trend: Sequence[tuple[int, float]], counts: bool
 ) -> list[tuple[list[int], list[float]]]:
     """Return the stretches in which every number of layers was measured.
 
@@ -289,7 +293,7 @@ def _measured_runs(
     """
     stretches: list[list[tuple[int, float]]] = []
     for place, percent in trend:
-        joined = bool(stretches) and place == stretches[-1][-1][0] + 1 and "layers" in across
+        joined = bool(stretches) and counts and place == stretches[-1][-1][0] + 1
         if not joined:
             stretches.append([])
         stretches[-1].append((place, percent))
@@ -515,7 +519,7 @@ def _crowd(axes: Axes, info: FrontInfo) -> np.ndarray:
     along = [
         (x, y, 1.0)
         for x0, y0, x1, y1 in corners
-        for share in np.linspace(0, 1, 12)
+        for share in np.linspace(0, 1, 60)
         for x, y in ((x0 + share * (x1 - x0), y0), (x1, y0 + share * (y1 - y0)))
     ]
     marks = [*info.members, *info.recommended, *([info.baseline] if info.baseline else [])]

@@ -234,18 +234,18 @@ def timed_solutions(menu: Menu, latency: LatencyModel, goal: Goal, budgets: int)
     for size, share in weights:
         cheapest = timed.best(size, share, max_ms=limit)
         if cheapest is None:
+            _log.warning(
+                "Nothing is predicted to take at most %g ms: the fastest takes about %.3g ms.",
+                *(goal.max_latency_ms, timed.predict(fastest)),
+            )
             break
+        found.append(cheapest)
         for harm in _harms(menu, cheapest, -(-budgets // len(weights))):
             choice = timed.best(size, share, max_harm=harm, max_ms=limit)
             if choice is None:
                 # Nor is there one of less harm.
                 break
             found.append(choice)
-    if len(found) == 1:
-        _log.warning(
-            "Nothing is predicted to take at most %g ms: the fastest takes about %.3g ms.",
-            *(goal.max_latency_ms, timed.predict(fastest)),
-        )
     return [*found, menu.unchanged()]
 
 

@@ -7,6 +7,7 @@ import onnxruntime
 from seqto.devices.onnxruntime import has_vnni, is_x86
 from seqto.graph.inner import with_outputs
 from seqto.graph.sessions import open_session
+from seqto.graph.time_limits import run_limited
 from seqto.types import Arrays, Model
 
 
@@ -32,4 +33,4 @@ class Taps:
 
     def run(self, inputs: Arrays) -> Arrays:
         """Return the tensors for these samples, by name."""
-        return dict(zip(self._names, self._session.run(self._names, dict(inputs)), strict=True))
+        return dict(zip(self._names, run_limited(self._session, self._names, inputs), strict=True))

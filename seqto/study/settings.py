@@ -26,6 +26,7 @@ class StudySettings:
     resume: bool = True
     batch: Annotated[int, Field(ge=1)] = 1
     max_failed: Annotated[float, Field(ge=0, le=1)] | None = None
+    attempts: Annotated[int, Field(ge=1)] = 3
     constraint: Constraint = field(default_factory=Constraint)
     gate: Gate = field(default_factory=Gate)
     register_models: bool = True

@@ -1,18 +1,19 @@
 """A lease in the store itself: at most one process at a time runs a study, on whatever machine.
 
-Whoever wants a study writes a claim of its own into the tags of the experiment and then reads all
-claims: it holds the study once it sees no other that lives. So of two at once at least one sees the
-other, in any store that lets read what was written. A claim lives as long as its beat rises; no two
-clocks are compared. On this machine the system knows whether its process runs, so what was killed
-here is followed at once.
+Whoever wants a study writes a claim of its own into the tags of the experiment (to move aliases,
+into those of the registered model) and then reads all claims: it holds the study once it sees no
+other that lives. So of two at once at least one sees the other, in any store that lets read what
+was written. A claim lives as long as its beat rises; no two clocks are compared. On this machine
+the system knows whether its process runs, so what was killed here is followed at once.
 """
 
 import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
@@ -44,29 +45,63 @@ class Claims:
     """The claims on the study of this key, in the tags of an experiment."""
 
     client: MlflowClient
-    experiment: str
+    place: str
+    """The experiment."""
     key: str
+
+    taken: ClassVar[str] = "is running this very study"
+    remedy: ClassVar[str] = (
+        "Wait for it to end, or change the model, data or options to make it another study."
+    )
 
     def all(self) -> dict[str, Claim]:
         """Return all claims, by their tokens."""
         start = f"{PREFIX}{self.key}."
         with put_off():
-            tags = self.client.get_experiment(self.experiment).tags
+            tags = self._tags()
         found = (Claim.of(text) for name, text in tags.items() if name.startswith(start))
         return {each.token: each for each in found if each is not None}
 
     def write(self, claim: Claim) -> None:
         """Write a claim, or its new beat."""
         with put_off():
-            self.client.set_experiment_tag(self.experiment, self._name(claim), str(claim))
+            self._set(self._name(claim), str(claim))
 
     def withdraw(self, claim: Claim) -> None:
         """Remove a claim, if it is there."""
         with put_off(), contextlib.suppress(MlflowException):
-            self.client.delete_experiment_tag(self.experiment, self._name(claim))
+            self._delete(self._name(claim))
 
     def _name(self, claim: Claim) -> str:
         return f"{PREFIX}{self.key}.{claim.token}"
+
+    def _tags(self) -> Mapping[str, str]:
+        return dict(self.client.get_experiment(self.place).tags)
+
+    def _set(self, name: str, text: str) -> None:
+        self.client.set_experiment_tag(self.place, name, text)
+
+    def _delete(self, name: str) -> None:
+        self.client.delete_experiment_tag(self.place, name)
+
+
+@dataclass(frozen=True)
+class ModelClaims(Claims):
+    """The claims on the aliases of a registered model, in its own tags: `place` is its name."""
+
+    key: str = "aliases"
+
+    taken: ClassVar[str] = "is moving the aliases of this very model"
+    remedy: ClassVar[str] = "Try again when it has ended."
+
+    def _tags(self) -> Mapping[str, str]:
+        return dict(self.client.get_registered_model(self.place).tags)
+
+    def _set(self, name: str, text: str) -> None:
+        self.client.set_registered_model_tag(self.place, name, text)
+
+    def _delete(self, name: str) -> None:
+        self.client.delete_registered_model_tag(self.place, name)
 
 
 @contextlib.contextmanager
@@ -148,7 +183,7 @@ def _acquired(claims: Claims, mine: Claim, pace: Pace) -> Claim:
             rivals = [each for each in others if not watch.is_dead(each)]
             if not rivals:
                 return _begun(claims, mine, others)
-            _refuse(rivals, watch)
+            _refuse(rivals, watch, claims)
             if any(watch.is_alive(each) and each.token < mine.token for each in rivals):
                 # Of two that ask at the same time, one has to step back, for several looks.
                 claims.withdraw(mine)
@@ -171,13 +206,12 @@ def _begun(claims: Claims, mine: Claim, dead: list[Claim]) -> Claim:
     return mine
 
 
-def _refuse(rivals: list[Claim], watch: "_Watch") -> None:
+def _refuse(rivals: list[Claim], watch: "_Watch", claims: Claims) -> None:
     for each in rivals:
         if each.holds and watch.is_alive(each) and watch.is_lasting(each):
             raise StudyError(
-                f"another process or thread is running this very study: {each.who}, since "
-                f"{each.since}. Wait for it to end, or change the model, data or options to make "
-                "it another study."
+                f"another process or thread {claims.taken}: {each.who}, since {each.since}. "
+                f"{claims.remedy}"
             )
 
 

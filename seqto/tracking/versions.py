@@ -3,6 +3,7 @@
 import datetime
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from mlflow.entities.model_registry import ModelVersion
@@ -11,11 +12,15 @@ from mlflow.tracking.context.registry import resolve_tags
 
 from seqto.errors import TrackingError, nearest
 from seqto.interrupts import in_one_go
+from seqto.tracking.leases import ModelClaims, Pace, held
 from seqto.tracking.mlflow import MlflowTracker
 from seqto.tracking.registry import RegistryModel
 from seqto.types import Candidate, Model, Trial, TrialState, Version
 
 _ROLLED_BACK = "seqto.rolled_back"
+
+_WAITING = Pace(grace=120.0)
+"""Aliases are moved in a moment, so nobody is refused because another one is at it."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,10 @@ class MlflowVersions:
         """Return the version's model in memory."""
         uri = f"models:/{self.name}/{version.number}"
         return RegistryModel(uri=uri, name=self.name, tracking_uri=self.tracker.store).load()
+
+    def alone(self) -> AbstractContextManager[object]:
+        """Let nobody else move aliases within the context; wait for who is about to."""
+        return held(ModelClaims(self.tracker.client, self.name), _WAITING)
 
     @in_one_go
     def move(self, aliases: Mapping[str, Version]) -> None:

@@ -34,7 +34,10 @@ Profile = Sequence[KernelTime]
 
 @dataclass(frozen=True)
 class TimedLayer:
-    """A layer's milliseconds in each precision; in those of `integers` it passes on integers."""
+    """A layer's milliseconds in each precision; in those of `integers` it passes on integers.
+
+    So it counts where its tensors are floats, but have to be laid out otherwise.
+    """
 
     name: str
     ms: Mapping[str, float]

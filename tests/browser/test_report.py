@@ -124,7 +124,7 @@ def tip_of(page: Any, dot: Any) -> Any:
 def test_hover_shows_loss_with_its_interval(quiet: Any, made: Made, shots: Path) -> None:
     quiet.goto(made.url)
     expect(quiet.locator("#chart .tip")).to_be_hidden()
-    tip = tip_of(quiet, quiet.get_by_role("img", name="#0"))
+    tip = tip_of(quiet, quiet.locator("#chart").get_by_role("img", name="#0"))
     for words in ("95 %:", " KB", "none of 4 layers"):
         expect(tip).to_contain_text(words)
     quiet.screenshot(path=shots / "report-light.png", full_page=True)
@@ -147,7 +147,7 @@ def test_arrow_keys_move_along_the_points(quiet: Any, made: Made) -> None:
 
 def test_the_float_model_and_the_recommended_are_marked(quiet: Any, made: Made) -> None:
     quiet.goto(made.url)
-    expect(quiet.get_by_role("img", name="float model")).to_have_count(1)
+    expect(quiet.locator("#chart").get_by_role("img", name="float model")).to_have_count(1)
     tags = quiet.locator(".plot text.tag").all_text_contents()
     assert "float" in tags and any("small" in tag for tag in tags)
     expect(quiet.locator(".plot .ring")).to_have_count(len(tags) - 1)
@@ -201,7 +201,7 @@ def test_an_evil_name_is_text_only(quiet: Any, made: Made) -> None:
     quiet.get_by_placeholder("part of its name").fill(EVIL)
     expect(quiet.locator("#shown")).not_to_have_text(re.compile(r"^(\d+) of \1 shown"))
     number = quiet.locator("#candidates tbody tr:visible td").first.get_attribute("data-v")
-    quiet.get_by_role("img", name=re.compile(rf"^#{number}\b")).focus()
+    quiet.locator("#chart").get_by_role("img", name=re.compile(rf"^#{number}\b")).focus()
     expect(quiet.locator("#chart .tip")).to_contain_text(EVIL)
     expect(quiet.locator("img[src='x']")).to_have_count(0)
 
@@ -257,7 +257,7 @@ def test_what_is_to_be_typed_is_copied(browser: Any, made: Made) -> None:
     held = page.evaluate("navigator.clipboard.readText()")
     assert held.startswith("import mlflow") and held.endswith("print(model.predict(inputs))")
     # Where the page may not write to the clipboard, the old way does.
-    page.evaluate("navigator.clipboard.writeText = () => Promise.reject(new Error('no'))")
+    page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject('no'); }")
     card.get_by_text("ONNX Runtime alone").click()
     card.locator(".code button.copy").nth(1).click()
     expect(card.locator(".code button.copy").nth(1)).to_have_text("copied")
@@ -311,7 +311,7 @@ def test_it_works_in_mlflows_viewer(page: Any, made: Made, server: str, shots: P
     page.on("dialog", lambda each: (dialogs.append(each.message), each.dismiss()))
     page.goto(f"{server}/#/experiments/1/runs/{made.run}/artifacts/report.html")
     frame = page.frame_locator("iframe.mlflow-html-iframe")
-    tip = tip_of(frame, frame.get_by_role("img", name="#0"))
+    tip = tip_of(frame, frame.locator("#chart").get_by_role("img", name="#0"))
     expect(tip).to_contain_text("95 %:")
     page.screenshot(path=shots / "report-mlflow.png")
     sorted_by(frame, "size", "ascending")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from seqto.cli.launchers import check_installed, check_store, leaves_machine, where_to_record
+from seqto.cli.launchers import check_installed, check_store, leaves_machine
 from seqto.errors import ConfigError
 from seqto.tracking.memory import MemoryTracker
 from seqto.tracking.mlflow import MlflowTracker
@@ -13,7 +13,7 @@ SERVER = "http://127.0.0.1:5000"
 
 
 def ray(address: str | None) -> dict[str, Any]:
-    target = "hydra_plugins.hydra_ray_launcher.ray_launcher.RayLauncher"
+    target = "hydra_plugins.seqto_sweeper.ray_launcher.SeqtoRayLauncher"
     return {"_target_": target, "ray": {"init": {"address": address}}}
 
 
@@ -47,12 +47,6 @@ def test_store_in_a_file_is_refused_where_jobs_leave_the_machine(
                 check_store(launcher, MlflowTracker(uri=uri))
         else:
             check_store(launcher, MlflowTracker(uri=uri))
-
-
-def test_only_jobs_without_this_environment_are_told_the_store() -> None:
-    tracker = MlflowTracker(uri=SERVER)
-    assert where_to_record(ray("auto"), tracker) == [f"tracking.uri='{SERVER}'"]
-    assert where_to_record(other("SlurmLauncher"), tracker) == []
 
 
 def test_launcher_that_is_missing_names_its_extra() -> None:

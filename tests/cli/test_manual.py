@@ -87,3 +87,12 @@ def test_who_has_seen_enough_may_stop_reading() -> None:
         ["bash", "-c", f"{help_page} | head -1"], capture_output=True, text=True, check=True
     )
     assert done.stdout == "NAME\n" and done.stderr == ""
+
+
+@pytest.mark.parametrize("command", ["promote", "report", "compare"])
+def test_other_pages_fit_eighty_columns(seqto: Command, command: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        shown = seqto(command, "--help")
+    assert shown.code == 0
+    assert not [line for line in shown.out.splitlines() if len(line) > 80]

@@ -131,3 +131,13 @@ def test_no_error_leaks_a_password(
     assert "Traceback" in said if debug else len(said.splitlines()) == 1, said
     if users["<bob>"] in words[0]:
         assert "MLFLOW_TRACKING_USERNAME" in said and "does not answer" not in said
+
+
+PRINTS = ("--cfg job", "-c all", "--cfg=hydra", "--info all", "--info config")
+
+
+@pytest.mark.parametrize("option", PRINTS)
+def test_no_print_of_a_config_leaks_a_password(place: Place, option: str) -> None:
+    words = (f"tracking.uri=http://{NOBODY}", f"+tracking.storage.key={CHANGED}")
+    said = place.run("seqto", *words, *option.split())
+    assert not _has_secret(said.encode()) and "http://***@127.0.0.1:9" in said

@@ -1,8 +1,10 @@
 """`python -m seqto.promote` on a real registry, with models that a real study registered."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +17,8 @@ from mlflow.tracking import MlflowClient
 from seqto.cli import main
 from seqto.cli.promoting import main as promote_main
 from seqto.config import build
+from seqto.tracking.versions import MlflowVersions
+from seqto.types import Version
 
 NAME = "seqto-digits-cpu-static"
 QUICK = ["dataset.evaluation_size=800", "device.repeats=3"]
@@ -234,3 +238,58 @@ def test_help_has_the_exit_codes(promote: Command) -> None:
     assert result.code == 0
     assert all(f"\n    {code}  " in result.out for code in (0, 1, 3, 4))
     assert max(map(len, result.out.splitlines())) <= 100
+
+
+def test_two_promotions_at_once_leave_the_better_champion(
+    promote: Command, client: MlflowClient, tmp_path: Path
+) -> None:
+    """Both saw no champion; who comes second compares itself with the first, and is not better."""
+    process = _started(tmp_path, least_loss(client))
+    seen = MlflowVersions.all
+    late = []
+
+    def see(versions: MlflowVersions) -> tuple[Version, ...]:
+        found = seen(versions)
+        if not late:
+            # What it saw is old by the time it acts.
+            late.append(process.wait(timeout=200))
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(MlflowVersions, "all", see)
+        result = promote("max_accuracy_loss=1")
+    assert late == [0]
+    held = aliases(client)
+    first, second = held["accurate"], held["small"]
+    assert result.code == 4 and f"version {second} not promoted over version {first}" in result.err
+    assert held["champion"] == first and "previous" not in held
+    tags = client.get_registered_model(NAME).tags
+    assert not [name for name in tags if name.startswith("seqto.lease.")], "nobody is left"
+
+
+def test_promotions_of_many_processes_are_one_after_another(
+    client: MlflowClient, promote: Command, tmp_path: Path
+) -> None:
+    words = (least_loss(client), "max_accuracy_loss=1")
+    processes = [_started(tmp_path, each, "tolerance=1") for each in words]
+    assert {each.wait(timeout=300) for each in processes} <= {0, 4}
+    held = aliases(client)
+    assert held["champion"] in (held["accurate"], held["small"])
+    promoted = [
+        each.version
+        for each in client.search_model_versions(f"name = '{NAME}'")
+        if "seqto.promoted" in each.tags
+    ]
+    # Whoever was promoted is the champion or the one before.
+    assert {int(each) for each in promoted} == {held["champion"], held.get("previous")} - {None}
+
+
+def _started(folder: Path, *words: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "seqto.promote", *QUICK, *words],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )

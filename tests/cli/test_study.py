@@ -1,5 +1,6 @@
 """The first command of the README, and what it leaves."""
 
+import html
 import json
 import re
 import shlex
@@ -109,7 +110,7 @@ def test_study_prints_where_to_look(studied: Studied) -> None:
 
 def test_without_a_terminal_steps_are_told_line_by_line(studied: Studied) -> None:
     lines = studied.result.out.splitlines()
-    assert any(re.fullmatch(r"running the float model: \d+\.\d s", line) for line in lines)
+    assert any(re.fullmatch(r"running the float model \(200\): \d+\.\d s", line) for line in lines)
     assert any(re.fullmatch(r"calibrating \(100\): \d+\.\d s", line) for line in lines)
     measured = [line for line in lines if line.startswith("measuring ")]
     assert measured[-1].startswith(f"measuring {len(measured)}/{len(measured)}: #")
@@ -129,6 +130,25 @@ def test_the_answer_is_a_file(studied: Studied) -> None:
         session = candidate["session"]
         options = json.dumps(session, sort_keys=True).encode() if session else b""
         assert sha256(saved.read_bytes() + options) == candidate["model_sha256"]
+
+
+@pytest.mark.parametrize(("kind", "ending"), [("mlflow", "logits"), ("onnxruntime", "array")])
+def test_what_the_page_says_to_type_predicts(
+    studied: Studied,
+    kind: str,
+    ending: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (page,) = studied.folder.glob("multirun/*/*/report.html")
+    (code, *_) = re.findall(rf'<pre class="{kind}">(.*?)</pre>', page.read_text(), re.DOTALL)
+    monkeypatch.chdir(page.parent if kind == "onnxruntime" else studied.folder)
+    mlflow.set_tracking_uri(f"sqlite:///{studied.folder / 'mlflow.db'}")
+    try:
+        exec(html.unescape(code), {})
+    finally:
+        mlflow.set_tracking_uri(None)
+    assert ending in capsys.readouterr().out
 
 
 def test_study_leaves_what_the_design_says(studied: Studied) -> None:

@@ -1,5 +1,6 @@
 """Devices that ONNX Runtime drives."""
 
+import multiprocessing
 import os
 import platform
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx.parser
 import onnxruntime
 import pytest
 from onnx import helper
@@ -19,7 +21,7 @@ from suite_devices import DeviceSuite
 from seqto.devices import loading
 from seqto.devices import onnxruntime as room
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, cpu_name, has_vnni, is_x86
-from seqto.errors import ConfigError, DeviceError
+from seqto.errors import ConfigError, DeviceError, DeviceTimeoutError
 from seqto.graph.prepare import prepare
 from seqto.types import Loading, Model
 
@@ -285,3 +287,46 @@ def test_errors_are_one_line() -> None:
 def test_wrong_settings_are_named(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=next(iter(wrong))):
         OnnxRuntimeDevice(**wrong)
+
+
+LOOP = """<ir_version: 8, opset_import: ["": 17]>
+endless (float[N, 4] x) => (float[N, 4] y) <int64 n = {1152921504606846976}, bool yes = {1}> {
+    y = Loop <body = once (int64 i, bool go, float[N, 4] a) => (bool on, float[N, 4] b) {
+        on = Identity(go)
+        b = Sin(a)
+    }> (n, yes, x)
+}"""
+"""2^60 trips."""
+
+
+def test_model_that_does_not_end_is_ended(capfd: pytest.CaptureFixture[str]) -> None:
+    device = OnnxRuntimeDevice(seconds=0.3)
+    program = device.load(Model("endless", onnx.parser.parse_model(LOOP)))
+    inputs = {"x": np.ones((2, 4), np.float32)}
+    for call in (program.run, program.time):
+        with pytest.raises(DeviceTimeoutError, match=r"no answer within 0.3 s.*device\.seconds"):
+            call(inputs)
+    assert capfd.readouterr().err == "", "ONNX Runtime says nothing besides"
+
+
+def test_time_limit_holds_in_a_forked_process() -> None:
+    program = OnnxRuntimeDevice(seconds=0.3).load(Model("x", onnx.parser.parse_model(LOOP)))
+    inputs = {"x": np.ones((2, 4), np.float32)}
+    # The thread that looks after it here is not there.
+    with pytest.raises(DeviceTimeoutError):
+        program.run(inputs)
+    context = multiprocessing.get_context("fork")
+    process = context.Process(target=_end_by_limit, args=(inputs,))
+    process.start()
+    process.join(20)
+    still = process.is_alive()
+    process.kill()
+    assert not still and process.exitcode == 7
+
+
+def _end_by_limit(inputs: dict[str, np.ndarray]) -> None:
+    program = OnnxRuntimeDevice(seconds=0.3).load(Model("x", onnx.parser.parse_model(LOOP)))
+    try:
+        program.run(inputs)
+    except DeviceTimeoutError:
+        os._exit(7)

@@ -34,3 +34,17 @@ def test_trial_that_is_finished_stays_so_when_interrupted() -> None:
         TrialState.COMPLETE,
         TrialState.KILLED,
     ]
+
+
+def test_of_two_that_are_the_same_model_the_first_counts_in_whatever_order_they_end() -> None:
+    tracker = MemoryTracker()
+    recorder = Recorder(tracker, tracker.open_study(PLAN, True), "cpu")
+    first, second = (
+        Assignment(at, Candidate.excluding("ab", each)) for at, each in enumerate("ab")
+    )
+    trials = {each: recorder.start(each) for each in (first, second)}
+    for each, size in ((second, 1.0), (first, 2.0)):
+        recorder.end(trials[each], each, Attempt(Measurement({"size_bytes": size}, "sha")))
+    earlier, later = (tracker.trial(trials[each]) for each in (first, second))
+    assert earlier.duplicate_of is None and later.duplicate_of == first.index
+    assert earlier.metrics == later.metrics == {"size_bytes": 1.0}

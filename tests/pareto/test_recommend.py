@@ -88,3 +88,40 @@ def rows(name: str) -> list[dict[str, str]]:
 
 def data_set(row: dict[str, str]) -> tuple[str, str, str]:
     return row["model"], row["device"], row["quantization"]
+
+
+SPEED = ("accuracy_loss", "latency_ms")
+FLOAT_TIMES = {"size_bytes": 1000.0, "latency_ms": 10.0}
+
+
+def timed(index: int, loss: float, ms: float, size: float = 500, excluded: str = "") -> Trial:
+    figures = {"accuracy_loss": loss, "latency_ms": ms, "size_bytes": size}
+    return trial(index, excluded=excluded, size_ratio=size / 1000, **figures)
+
+
+def test_only_what_is_surely_faster_than_float_is_recommended_for_its_speed() -> None:
+    floating = timed(0, 0.0, 10.0, excluded="abc")
+    alike, fast = timed(1, 0.001, 9.8), timed(2, 0.02, 7.0)
+    front = find_front([floating, alike, fast], SPEED, FLOAT_TIMES)
+    assert [each.index for each in front.members] == [0, 1, 2]
+    assert order(front) == [("balanced", 2), ("accurate", 2), ("fast", 2)]
+
+
+def test_where_nothing_is_faster_the_float_model_is_all_there_is_to_take() -> None:
+    floating, slow = timed(0, 0.0, 10.0, excluded="abc"), timed(1, 0.0, 12)
+    front = find_front([floating, slow, timed(2, 0.1, 9.9)], SPEED, FLOAT_TIMES)
+    assert {index for _, index in order(front)} == {0}
+    assert "fast" not in dict(order(front))
+    # One that is as good as the float model may have been a little faster by chance.
+    front = find_front([floating, timed(1, 0.0, 9.9), slow], SPEED, FLOAT_TIMES)
+    assert {index for _, index in order(front)} == {1}
+
+
+def test_a_small_one_is_recommended_for_its_size_even_if_it_is_slow() -> None:
+    three = ("accuracy_loss", "size_bytes", "latency_ms")
+    floating = timed(0, 0.0, 10.0, 1000, "abc")
+    trials = [floating, timed(1, 0.01, 14.0, 200), timed(2, 0.02, 12.0, 300)]
+    front = find_front(trials, three, FLOAT_TIMES, 4)
+    assert "fast" not in dict(order(front)) and dict(order(front))["small"] == 1
+    trials.append(timed(3, 0.03, 6.0, 400))
+    assert dict(order(find_front(trials, three, FLOAT_TIMES, 4)))["fast"] == 3

@@ -6,7 +6,7 @@ import pytest
 from studies import TAGS, study, trial
 
 from seqto.pareto.front import find_front
-from seqto.report.certainty import certainty, hints
+from seqto.report.certainty import certainty, hints, remarks, speeds
 from seqto.types import SAMPLES, Candidate, Front, StudyRecord, Trial
 
 OBJECTIVES = ["accuracy_loss", "size_bytes"]
@@ -88,3 +88,32 @@ def test_stored_weights_are_no_faster_and_integers_might_be() -> None:
 
 def test_eight_bits_are_not_the_least() -> None:
     assert "fewer than 8 bits" in hints(*recorded(measured(0, 0.0, 0.3, 10)))["smaller"]
+
+
+def timed(*trials: Trial) -> tuple[StudyRecord, Front]:
+    record, _ = recorded(*trials)
+    return record, find_front(record.trials, ["accuracy_loss", "latency_ms"], record.baseline)
+
+
+def predicted(ms: float, conversions: float) -> dict[str, float]:
+    return {"latency_predicted_ms": ms, "latency_conversions_ms": conversions}
+
+
+def test_it_says_why_candidates_are_slow_and_how_good_predictions_were() -> None:
+    slow = measured(0, 0.01, 0.2, 15, **predicted(14.25, 6.0))
+    told = speeds(*timed(slow, measured(1, 0.0, 0.4, 10, **predicted(10.5, 0.0))))
+    assert told["latency"] == "predicted within 5.0 % on average"
+    assert told["slow"] == (
+        "#0 takes 15.00 ms, float 10.00 ms (layers 8.25 ms, conversions 6.00 ms)"
+    )
+    assert told["speed"] == "no candidate is surely faster than the float model"
+
+
+def test_a_fast_candidate_is_not_called_slow() -> None:
+    record, front = timed(measured(0, 0.01, 0.2, 5, **predicted(5.0, 0.5)))
+    assert set(speeds(record, front)) == {"latency"}
+    assert "latency" in remarks(record, front)
+
+
+def test_studies_that_do_not_ask_for_latency_say_nothing_of_it() -> None:
+    assert speeds(*recorded(measured(0, 0.01, 0.2, 15))) == {}

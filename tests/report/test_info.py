@@ -154,6 +154,7 @@ def test_candidates_that_leave_equally_many_layers_stand_side_by_side() -> None:
     record = study([trial(at, accuracy_loss=0.0, size_bytes=size) for at, size in enumerate(sizes)])
     info = objectives_info(record, find_front(record.trials, LOSS_SIZE, record.baseline))
     assert info.places == (0, 1, 2) and info.across == "candidates, the smallest first"
+    assert info.names == ("#1", "#2", "#0")
     assert info.lines[1].percents == pytest.approx((0, 50, 100))
 
 

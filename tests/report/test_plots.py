@@ -96,7 +96,7 @@ def test_harms_have_a_logarithmic_axis_with_a_label(drawn: list[Figure], tmp_pat
     assert axes.get_xscale() == "log" and axes.get_xlabel() == "harm (logarithmic)"
     assert len(axes.get_yticklabels()) == 8, "only those that matter by name"
     title, subtitle = texts(drawn[0])[-2:]
-    assert title.endswith("harm of each layer")
+    assert title.endswith("harm, by layer")
     assert "the other 32 do 0.39 % of all harm" in subtitle
     drawn[0].canvas.draw()
     assert not any("$" in each.get_text() for each in axes.get_xticklabels())

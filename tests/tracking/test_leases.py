@@ -61,7 +61,7 @@ def start(
     uri: str, claims: Claims, log: Path, begin: float, seconds: float
 ) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-c", HOLD, uri, claims.experiment, str(log), str(begin), str(seconds)],
+        [sys.executable, "-c", HOLD, uri, claims.place, str(log), str(begin), str(seconds)],
         stdout=subprocess.PIPE,
         text=True,
     )
@@ -181,7 +181,7 @@ def test_interrupted_waiting_leaves_no_claim(claims: Claims, elsewhere: Claim) -
 
 
 def test_text_that_is_no_claim_is_ignored(claims: Claims) -> None:
-    claims.client.set_experiment_tag(claims.experiment, f"{PREFIX}key.x", "[1, 2]")
+    claims.client.set_experiment_tag(claims.place, f"{PREFIX}key.x", "[1, 2]")
     assert claims.all() == {}
 
 

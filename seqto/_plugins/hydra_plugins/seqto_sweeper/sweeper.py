@@ -20,13 +20,13 @@ from omegaconf.errors import MissingMandatoryValue
 
 from seqto.cli.entry import JobFailure
 from seqto.cli.hydra_files import save_masked
-from seqto.cli.launchers import check_installed, check_store, where_to_record
+from seqto.cli.launchers import check_installed, check_store, is_ray
 from seqto.cli.leftovers import discard
 from seqto.config.complaints import complain, exit_code
 from seqto.config.compose import remember_secrets_of
 from seqto.config.missing import check_files, check_given
 from seqto.config.words import word
-from seqto.errors import SeqtoError, StudyError
+from seqto.errors import ConfigError, SeqtoError, StudyError
 from seqto.secrets import masked_word
 
 _CONFIG = "multirun.yaml"
@@ -57,7 +57,13 @@ class SeqtoSweeper(Sweeper):
         assert self.config is not None
         remember_secrets_of(self.config)
         folder = Path(self.config.hydra.sweep.dir)
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(
+                f"the folder {folder} cannot be made ({error.strerror}): give another one with "
+                "hydra.sweep.dir, or run the command in a folder of your own."
+            ) from error
         save_masked(self.config, folder / _CONFIG)
         try:
             self._studies(arguments, folder)
@@ -175,10 +181,18 @@ class SeqtoSweeper(Sweeper):
         from seqto.cli.study_command import run_study_of
 
         # Hydra's own launcher would compose a config per candidate, only to run it in this process.
-        in_process = self.config.hydra.launcher._target_.endswith(".BasicLauncher")
+        chosen = self.config.hydra.launcher
+        in_process = chosen._target_.endswith(".BasicLauncher")
         launch = None if in_process else self._launch_of(config, overrides)
         with open_dict(config):
             del config["hydra"]
+        if is_ray(chosen):
+            from seqto.measuring.cluster import connected
+
+            options = OmegaConf.to_container(chosen.ray, resolve=True)
+            with connected(options["init"]):
+                run_study_of(config, None, folder, overrides, options["remote"])
+            return
         run_study_of(config, launch, folder, overrides)
 
     def _launch_of(
@@ -192,8 +206,7 @@ class SeqtoSweeper(Sweeper):
         check_store(chosen, tracker)
 
         def launch(study: str, groups: Sequence[Sequence[Any]]) -> list[str]:
-            words = [*overrides, *where_to_record(chosen, tracker)]
-            return self._launch([[*words, *job_overrides(study, each)] for each in groups])
+            return self._launch([[*overrides, *job_overrides(study, each)] for each in groups])
 
         return launch
 

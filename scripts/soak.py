@@ -1,0 +1,484 @@
+"""Kills, corrupts, cuts off and fuzzes real studies, and prints what was done and what was lost.
+
+    python scripts/soak.py                        # the whole plan, about an hour on two cores
+    python scripts/soak.py --short                # a minute of it, as the test suite does
+    python scripts/soak.py --only models --count 500 --seed 3
+
+Every study runs in a process group of its own, forked from this process, which has imported
+everything. What is lost is a candidate, a result, a clear word, or time: a crash, a traceback, more
+than one line of error, a run left open, another front than that of the undisturbed study.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import mutations
+import numpy as np
+
+from seqto.cli import main as seqto_main
+from seqto.models.embedded import EmbeddedModel
+from seqto.secrets import masked
+
+FRUGAL = (
+    *("dataset.evaluation_size=100", "device.warmup=0", "device.repeats=1"),
+    *("search=ladder", "sensitivity=paper", "sensitivity.samples=4"),
+)
+STUDY = (*FRUGAL, "search.step=4", "device.workers=1")
+PATIENCE = 300.0
+
+
+@dataclass
+class Step:
+    """What one part of the plan did, and what was lost in it."""
+
+    done: int = 0
+    lost: list[str] = field(default_factory=list)
+    note: str = ""
+
+    def expect(self, holds: bool, what: str) -> None:
+        """Count something that was tried; remember it if it does not hold."""
+        self.done += 1
+        if not holds:
+            self.lost.append(what)
+
+
+class Child:
+    """A command in a process group of its own; what it says goes to a file."""
+
+    def __init__(self, folder: Path, words: Sequence[str], **variables: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = folder / f"said-{time.monotonic_ns()}.txt"
+        sys.stdout.flush()
+        self.number = os.fork()
+        if self.number == 0:
+            _become(folder, self.log, words, variables)
+
+    def wait(self, seconds: float = PATIENCE) -> int | None:
+        """Return the exit code, negative for a signal; None if it was too slow, and was killed."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            ended, status = os.waitpid(self.number, os.WNOHANG)
+            if ended:
+                return os.waitstatus_to_exitcode(status)
+            time.sleep(0.02)
+        self.signal(signal.SIGKILL)
+        os.waitpid(self.number, 0)
+        return None
+
+    def signal(self, number: int) -> None:
+        """Send a signal to it and all that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.number, number)
+
+    @property
+    def said(self) -> str:
+        """What it printed so far."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+
+def _become(folder: Path, log: Path, words: Sequence[str], variables: dict[str, str]) -> None:
+    """Go on as the command, in this process, which is the fork."""
+    code = 70
+    try:
+        os.setsid()
+        os.chdir(folder)
+        output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        for name in [each for each in os.environ if each.startswith("MLFLOW_TRACKING")]:
+            del os.environ[name]
+        os.environ.update({"SEQTO_CACHE": str(folder / "cache"), "COLUMNS": "200", **variables})
+        sys.argv = ["seqto", *words]
+        seqto_main()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def is_clear(child: Child, code: int | None) -> bool:
+    """Tell whether a command ended well, or with one clear line."""
+    if code is None or code < 0 or "Traceback" in child.said or "unexpected" in child.said:
+        return False
+    errors = [line for line in child.said.splitlines() if line.startswith("seqto: error:")]
+    return not errors if code == 0 else len(errors) == 1
+
+
+def front_of(folder: Path) -> list[tuple[Any, ...]]:
+    """Return all candidates of the newest report, without what depends on the moment."""
+    reports = sorted(folder.rglob("report.json"), key=lambda path: path.stat().st_mtime)
+    if not reports:
+        return []
+    rows = json.loads(reports[-1].read_text())["candidates"]
+    return sorted(
+        (
+            row["index"],
+            row["metrics"]["accuracy_loss"],
+            row["metrics"]["size_bytes"],
+            row.get("model_sha256", ""),
+        )
+        for row in rows
+    )
+
+
+def store_faults(store: Path) -> list[str]:
+    """Return what is wrong in a store in which nobody works any more."""
+    with contextlib.closing(sqlite3.connect(store)) as held:
+        left = held.execute("select count(*) from runs where status = 'RUNNING'").fetchone()[0]
+        twice = held.execute(
+            "select count(*) from (select p.value, k.value from runs r join tags p on p.run_uuid ="
+            " r.run_uuid and p.key = 'mlflow.parentRunId' join tags k on k.run_uuid = r.run_uuid"
+            " and k.key = 'seqto.key' where r.status = 'FINISHED' group by 1, 2"
+            " having count(*) > 1)"
+        ).fetchone()[0]
+    faults = [f"{left} runs left open"] if left else []
+    return faults + ([f"{twice} candidates finished twice"] if twice else [])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where, how much and with which chance."""
+
+    folder: Path
+    chance: random.Random
+    short: bool
+    count: int | None
+
+    def times(self, short: int, whole: int) -> int:
+        """Return how often something is done."""
+        return self.count or (short if self.short else whole)
+
+
+def undisturbed(plan: Plan) -> tuple[list[tuple[Any, ...]], float]:
+    """Return the candidates of the study that nobody disturbs, and how long it took."""
+    begin = time.monotonic()
+    child = Child(plan.folder / "undisturbed", [*STUDY, "-m"])
+    if child.wait() != 0:
+        sys.exit(f"the undisturbed study failed: {child.said}")
+    return front_of(plan.folder / "undisturbed"), time.monotonic() - begin
+
+
+def kills(plan: Plan) -> Step:
+    """SIGKILL, SIGTERM and SIGINT at any moment; the same command goes on."""
+    step, (wanted, seconds) = Step(), undisturbed(plan)
+    signals = [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
+    for turn in range(plan.times(1, 24)):
+        folder, number = plan.folder / f"kill-{turn}", signals[turn % len(signals)]
+        child, moment = Child(folder, [*STUDY, "-m"]), plan.chance.uniform(0.05, 1.0) * seconds
+        time.sleep(moment)
+        child.signal(number)
+        code = child.wait()
+        what = f"{number.name} after {moment:.1f} s"
+        if number != signal.SIGKILL:
+            step.expect(
+                is_clear(child, 0) and code in (0, 130, 143), f"{what}: {child.said[-200:]}"
+            )
+        again = Child(folder, [*STUDY, "-m"])
+        step.expect(again.wait() == 0 and "Traceback" not in again.said, f"{what}: not resumed")
+        step.expect(front_of(folder) == wanted, f"{what}: another front")
+        step.expect(not store_faults(folder / "mlflow.db"), f"{what}: the store")
+    return step
+
+
+def cache(plan: Plan) -> Step:
+    """Damaged files in the cache are made again."""
+    step, (wanted, _) = Step(), undisturbed(plan)
+    kept = plan.folder / "undisturbed" / "cache"
+    for turn in range(plan.times(1, 8)):
+        folder = plan.folder / f"cache-{turn}"
+        shutil.copytree(kept, folder / "cache")
+        for path in sorted(each for each in (folder / "cache").rglob("*") if each.is_file()):
+            content = path.read_bytes()
+            damaged = mutations.damaged_bytes(content, plan.chance)
+            path.write_bytes(damaged)
+        child = Child(folder, [*STUDY, "-m"])
+        step.expect(is_clear(child, child.wait()), f"damage {turn}: {child.said[-300:]}")
+        step.expect(front_of(folder) == wanted, f"damage {turn}: another front")
+    return step
+
+
+def disk(plan: Plan) -> Step:
+    """Fill the disk: one line, and nothing is lost when there is space again."""
+    step, (wanted, _) = Step(), undisturbed(plan)
+    for size in ("40k", "1m") if plan.short else ("40k", "200k", "600k", "1m", "2m"):
+        folder = plan.folder / f"disk-{size}"
+        folder.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+        if subprocess.run(mount, capture_output=True).returncode:
+            step.note = "left out: nothing can be mounted here"
+            return step
+        outside = {"SEQTO_CACHE": str(plan.folder / f"disk-{size}-cache")}
+        words = [*STUDY, f"hydra.sweep.dir={plan.folder}/disk-out-{size}", "-m"]
+        try:
+            child = Child(folder, words, **outside)
+            child_log, code = child.log, child.wait()
+            step.expect(is_clear(child, code), f"{size}: exit {code}: {child_log.name}")
+            subprocess.run(["mount", "-o", "remount,size=60m", str(folder)], check=True)
+            again = Child(folder, words, **outside)
+            step.expect(again.wait() == 0, f"{size}: not resumed: {again.said[-300:]}")
+            found = front_of(plan.folder / f"disk-out-{size}")
+            step.expect(found == wanted, f"{size}: another front")
+        finally:
+            subprocess.run(["umount", "-l", str(folder)], check=False)
+    return step
+
+
+def server(plan: Plan) -> Step:
+    """Studies at once on PostgreSQL behind `scripts/server`, which is killed for a while."""
+    step = Step()
+    if not list(Path("/usr/lib/postgresql").glob("*/bin/initdb")):
+        step.note = "left out: no PostgreSQL"
+        return step
+    layers, studies, seconds = (5, 2, 3) if plan.short else (49, 4, 30)
+    with Served(plan.folder / "server") as served:
+        children = []
+        for number in range(studies):
+            folder = plan.folder / f"client-{number}"
+            folder.mkdir()
+            (folder / "chain.onnx").write_bytes(mutations.chain(layers).SerializeToString())
+            words = ["model=local", "model.path=chain.onnx", *FRUGAL, "device.workers=1"]
+            words += [f"dataset.seed={number}", f"tracking.uri={served.uri}", "-m"]
+            children.append(Child(folder, words))
+        served.wait_for_runs(2 * studies)
+        served.kill()
+        time.sleep(seconds)
+        served.start()
+        for number, child in enumerate(children):
+            code = child.wait(900)
+            step.expect(code == 0, f"study {number}: exit {code}: {child.said[-300:]}")
+            step.expect("waiting for it to come back" in child.said, f"study {number}: no line")
+        faults = served.faults(studies, layers + 2)
+        step.expect(not faults, "; ".join(faults))
+        step.note = f"{studies} studies, {studies * (layers + 2)} candidates, away for {seconds} s"
+    return step
+
+
+class Served:
+    """`scripts/serve.py` in a folder, to be killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder, self.port = folder, mutations.free_port()
+        self.uri = f"http://127.0.0.1:{self.port}"
+
+    def __enter__(self) -> "Served":
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(60)
+
+    def start(self) -> None:
+        """Start it, and wait until it answers."""
+        script = Path(__file__).with_name("serve.py")
+        command = [sys.executable, str(script), "--folder", str(self.folder / "data")]
+        with (self.folder / "log.txt").open("a") as log:
+            self._process = subprocess.Popen(
+                [*command, "--port", str(self.port)], stdout=log, stderr=log
+            )
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until and self._process.poll() is None:
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"{self.uri}/health", timeout=5).close()
+                return
+            time.sleep(0.2)
+        raise SystemExit(f"the server did not start: {self.folder / 'log.txt'}")
+
+    def kill(self) -> None:
+        """End it without a word; its database goes on."""
+        number = self._process.pid
+        children = Path(f"/proc/{number}/task/{number}/children").read_text().split()
+        self._process.kill()
+        self._process.wait()
+        for child in children:
+            os.killpg(int(child), signal.SIGKILL)
+
+    def wait_for_runs(self, count: int) -> None:
+        """Wait until so many candidates are finished."""
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until and len(self._runs("FINISHED")) < count:
+            time.sleep(0.5)
+
+    def faults(self, studies: int, candidates: int) -> list[str]:
+        """Return what is wrong after so many studies of so many candidates."""
+        runs = self._runs()
+        tags = [run.data.tags for run in runs]
+        parents = {
+            run.info.run_id
+            for run, own in zip(runs, tags, strict=True)
+            if own.get("seqto.kind") == "study"
+        }
+        finished = Counter(
+            own["mlflow.parentRunId"]
+            for run, own in zip(runs, tags, strict=True)
+            if own.get("seqto.kind") == "candidate" and run.info.status == "FINISHED"
+        )
+        found = [] if len(parents) == studies else [f"{len(parents)} studies"]
+        found += [] if set(finished) == parents else ["candidates under another parent"]
+        found += [
+            f"{count} candidates of {parent}"
+            for parent, count in finished.items()
+            if count != candidates
+        ]
+        left = sum(run.info.status == "RUNNING" for run in runs)
+        return found + ([f"{left} runs left open"] if left else [])
+
+    def _runs(self, status: str = "") -> list[Any]:
+        from mlflow.tracking import MlflowClient
+
+        client = MlflowClient(self.uri)
+        experiment = client.get_experiment_by_name("seqto")
+        if experiment is None:
+            return []
+        condition = f"attributes.status = '{status}'" if status else ""
+        return list(client.search_runs([experiment.experiment_id], condition, max_results=5000))
+
+
+def nodes(plan: Plan) -> Step:
+    """Lose a node of a ray cluster in the middle of a study."""
+    step = Step()
+    test = Path(__file__).parent.parent / "tests" / "test_ray.py"
+    command = [sys.executable, "-m", "pytest", "-q", str(test), "-k", "node_is_lost"]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=test.parent.parent)
+    if "skipped" in ended.stdout:
+        step.note = "left out: ray is not installed"
+        return step
+    step.expect(ended.returncode == 0, ended.stdout[-500:])
+    return step
+
+
+def models(plan: Plan) -> Step:
+    """Mutated ONNX files: one clear line, or a right result."""
+    bases = [mutations.chain(3).SerializeToString(), EmbeddedModel().load().to_bytes()]
+    words = ["model=local", "model.path=mutated.onnx", *STUDY, "device.seconds=10", "-m"]
+
+    def prepare(folder: Path, number: int) -> list[str]:
+        content, how = mutations.mutated_model(bases[number % 4 == 0], plan.chance)
+        (folder / "mutated.onnx").write_bytes(content)
+        (folder / "how.txt").write_text(how)
+        return words
+
+    return _fuzzed(plan, "model", plan.times(8, 500), prepare)
+
+
+def configs(plan: Plan) -> Step:
+    """Mutated words: one clear line, or a right result."""
+    from seqto.config.complaints import known_keys
+
+    keys = [key for key in known_keys() if not key.startswith("hydra") and "_target_" not in key]
+
+    def prepare(folder: Path, number: int) -> list[str]:
+        words = mutations.mutated_words(sorted(keys), plan.chance)
+        (folder / "how.txt").write_text(repr(words))
+        return [*STUDY, *words, "-m"]
+
+    return _fuzzed(plan, "config", plan.times(5, 200), prepare)
+
+
+def _fuzzed(plan: Plan, name: str, count: int, prepare: Callable[[Path, int], list[str]]) -> Step:
+    """Run mutations in folders of their own; keep those that something was lost with."""
+    step, well = Step(), 0
+    store = plan.folder / "empty.db"
+    if not store.exists():
+        from seqto.tracking.mlflow import MlflowTracker
+
+        _ = MlflowTracker(uri=f"sqlite:///{store}").client
+    for number in range(count):
+        folder = plan.folder / f"{name}-{number}"
+        folder.mkdir()
+        shutil.copy(store, folder / "mlflow.db")
+        words = prepare(folder, number)
+        child = Child(folder, words, SEQTO_CACHE=str(plan.folder / "fuzz-cache"))
+        code = child.wait(120)
+        right = code != 0 or _works(folder)
+        how = (folder / "how.txt").read_text()
+        told = masked(child.said.strip()[-300:])
+        step.expect(is_clear(child, code) and right, f"{how}: exit {code}: {told}")
+        well += code == 0
+        if is_clear(child, code) and right:
+            shutil.rmtree(folder)
+    step.note = f"{well} gave a result, {count - well} one line"
+    return step
+
+
+def _works(folder: Path) -> bool:
+    """Tell whether a study left an answer that runs, and differs as often as it says."""
+    import onnxruntime
+
+    reports = list(folder.rglob("report.json"))
+    answers = list(folder.rglob("balanced.onnx"))
+    if not reports or not answers:
+        return bool(reports) or not list(folder.rglob("multirun.yaml"))
+    rows = json.loads(reports[0].read_text())["candidates"]
+    losses = [row["metrics"]["accuracy_loss"] for row in rows if row["metrics"]]
+    onnxruntime.set_default_logger_severity(4)
+    session = onnxruntime.InferenceSession(str(answers[0]), providers=["CPUExecutionProvider"])
+    return all(0 <= each <= 1 for each in losses) and bool(session.get_outputs())
+
+
+STEPS: dict[str, Callable[[Plan], Step]] = {
+    each.__name__: each for each in (kills, cache, disk, configs, models, server, nodes)
+}
+
+
+@contextlib.contextmanager
+def _workplace() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="seqto-soak-"))
+    # PostgreSQL has a user of its own.
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the plan; return 1 if anything was lost."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--only", default=",".join(STEPS), help="steps, separated by commas")
+    parser.add_argument("--count", type=int, help="how often, instead of the plan's number")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=90, help="no step begins after these")
+    given = parser.parse_args(arguments)
+    np.seterr(all="ignore")
+    begin, lost = time.monotonic(), 0
+    for name in given.only.split(","):
+        if time.monotonic() - begin > 60 * given.minutes:
+            print(f"{name:<8} not begun: {given.minutes:g} minutes are over")
+            continue
+        with _workplace() as folder:
+            start = time.monotonic()
+            plan = Plan(folder, random.Random(given.seed), given.short, given.count)
+            step = STEPS[name](plan)
+        seconds = time.monotonic() - start
+        print(f"{name:<8} {step.done} tried, {len(step.lost)} lost, {seconds:.0f} s  {step.note}")
+        for each in step.lost:
+            print(f"    lost: {each}")
+        sys.stdout.flush()
+        lost += len(step.lost)
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
