@@ -91,7 +91,11 @@ def time_candidates(study: Study, run: str) -> None:
     say("timing candidates in turns", 0, len(trials))
     models = [rebuilt(study, each) for each in trials]
     subject = study.subject
-    latencies, own = time_in_turns(models, subject.model, subject.example, study.parts.device)
+    try:
+        latencies, own = time_in_turns(models, subject.model, subject.example, study.parts.device)
+    except DeviceError as error:
+        _log.warning("Latencies are those of single measurements, not in turns: %s", error)
+        return
     predicted = _predicted(study, run, trials)
     figures = {
         trial.id: {**latency_figures(latency), **predicted.get(trial.id, {})}

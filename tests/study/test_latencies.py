@@ -153,6 +153,18 @@ def test_a_device_that_cannot_be_predicted_is_named_and_searched_as_before(
     assert len(outcome.record.trials) > 2
 
 
+def test_a_device_that_fails_at_the_end_leaves_the_latencies_that_there_are(
+    lab: Lab, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise DeviceError("gone")
+
+    monkeypatch.setattr(latencies, "time_in_turns", broken)
+    outcome = run(lab, MemoryTracker())
+    assert "not in turns: gone" in caplog.text
+    assert all(each.metrics["latency_ms"] == ms_of(each) for each in outcome.record.trials)
+
+
 def test_trading_off_latency_is_another_study_only_where_it_is_searched_for(lab: Lab) -> None:
     def keys(which: Lab) -> set[str]:
         plain, timed = which.study(MemoryTracker()), which.study(MemoryTracker(), objectives=SPEED)
