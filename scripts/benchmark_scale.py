@@ -3,10 +3,10 @@
     python scripts/benchmark_scale.py                                    # the embedded model
     python scripts/benchmark_scale.py --model my.onnx --samples photos   # a larger one
 
-Candidates are timed long enough to take a second or more. The table has, for processes of this
-machine (as without a launcher) and for ray, the time of all candidates and what one costs beyond
-measuring. Then bytes and requests are counted, not guessed: what ray's object store holds, what a
-task and its answer are, and what an MLflow server is asked for by two studies of different length.
+Bytes and requests are counted, not guessed: what ray's object store holds, what a task and its
+answer are, and what an MLflow server is asked for by two studies of different length. Then
+candidates are timed, for long enough to take a second or more: the table has, for processes of this
+machine (as without a launcher) and for ray, the time of all, and what ray costs beyond the other.
 """
 
 import argparse
@@ -47,14 +47,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--model")
     parser.add_argument("--samples")
     parser.add_argument("--repeats", type=int, default=12_000, help="inferences that are timed")
+    parser.add_argument("--counts", action="store_true", help="count only, and time nothing")
     parser.add_argument("more", nargs="*", help="further words of a study")
     given = parser.parse_args(arguments)
     words = [*model_words(given.model), *sample_words(given.samples)] if given.model else []
-    words += [f"device.repeats={given.repeats}", "search=ladder", *given.more]
+    words += [f"device.repeats={1 if given.counts else given.repeats}", *given.more]
     context = build_context(composed(words), {"tracking": MemoryTracker()})
-    _print_times(context)
     _print_bytes(context)
     _print_requests(context)
+    if not given.counts:
+        _print_times(context)
 
 
 def _assignments(context: Context) -> list[Assignment]:
@@ -64,7 +66,7 @@ def _assignments(context: Context) -> list[Assignment]:
 
 def _print_times(context: Context) -> None:
     assignments, parts, subject = _assignments(context), context.parts, context.subject
-    print("| workers | processes, s | ray, s | ray costs, ms a candidate |\n|---|---|---|---|")
+    print("\n| workers | processes, s | ray, s | ray costs, ms a candidate |\n|---|---|---|---|")
     for count in (1, 2, 4):
         with Pool(parts, subject, MemoryTracker(), count) as pool:
             list(pool.launch(None, assignments[:count]))
@@ -91,7 +93,7 @@ def _print_bytes(context: Context) -> None:
     order = kit.order(first.candidate)
     task, answer = len(pickle.dumps(order)), len(pickle.dumps(measure_ordered(kit, [order])))
     total = MACHINES * whole + MANY * (task + answer)
-    print(f"\nbytes: {whole:,} a machine once, {task} to order a candidate, {answer:,} its answer")
+    print(f"bytes: {whole:,} a machine once, {task} to order a candidate, {answer:,} its answer")
     print(f"{MACHINES} machines, {MANY:,} candidates: {total:,} bytes")
 
 

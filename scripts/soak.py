@@ -23,7 +23,7 @@ import tempfile
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,8 @@ FRUGAL = (
 )
 STUDY = (*FRUGAL, "search.step=4", "device.workers=1")
 PATIENCE = 300.0
+_told_to_end: list[int] = []
+"""The signal, if there was one: what is under way ends, and what was done is printed."""
 
 
 @dataclass
@@ -56,6 +58,7 @@ class Step:
         self.done += 1
         if not holds:
             self.lost.append(what)
+            print(f"    lost: {what}", flush=True)
 
 
 class Child:
@@ -120,6 +123,9 @@ def is_clear(child: Child, code: int | None) -> bool:
     if code is None or code < 0 or "Traceback" in child.said or "unexpected" in child.said:
         return False
     errors = [line for line in child.said.splitlines() if line.startswith("seqto: error:")]
+    if code and len(errors) > 1 and errors[-1].endswith("studies failed; see above."):
+        # A word with a comma makes a grid of studies, and each has its line.
+        return len(errors) == 1 + child.said.count("\nstudy ") + child.said.startswith("study ")
     return not errors if code == 0 else len(errors) == 1
 
 
@@ -162,10 +168,14 @@ class Plan:
     chance: random.Random
     short: bool
     count: int | None
+    until: float
 
-    def times(self, short: int, whole: int) -> int:
-        """Return how often something is done."""
-        return self.count or (short if self.short else whole)
+    def times(self, short: int, whole: int) -> Iterator[int]:
+        """Yield the numbers of what is done so often, until the time is over."""
+        for number in range(self.count or (short if self.short else whole)):
+            if _told_to_end or time.monotonic() > self.until:
+                return
+            yield number
 
 
 def undisturbed(plan: Plan) -> tuple[list[tuple[Any, ...]], float]:
@@ -181,7 +191,7 @@ def kills(plan: Plan) -> Step:
     """SIGKILL, SIGTERM and SIGINT at any moment; the same command goes on."""
     step, (wanted, seconds) = Step(), undisturbed(plan)
     signals = [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM, signal.SIGINT]
-    for turn in range(plan.times(1, 24)):
+    for turn in plan.times(1, 24):
         folder, number = plan.folder / f"kill-{turn}", signals[turn % len(signals)]
         child, moment = Child(folder, [*STUDY, "-m"]), plan.chance.uniform(0.05, 1.0) * seconds
         time.sleep(moment)
@@ -203,7 +213,7 @@ def cache(plan: Plan) -> Step:
     """Damaged files in the cache are made again."""
     step, (wanted, _) = Step(), undisturbed(plan)
     kept = plan.folder / "undisturbed" / "cache"
-    for turn in range(plan.times(1, 8)):
+    for turn in plan.times(1, 8):
         folder = plan.folder / f"cache-{turn}"
         shutil.copytree(kept, folder / "cache")
         for path in sorted(each for each in (folder / "cache").rglob("*") if each.is_file()):
@@ -395,7 +405,9 @@ def configs(plan: Plan) -> Step:
     return _fuzzed(plan, "config", plan.times(5, 200), prepare)
 
 
-def _fuzzed(plan: Plan, name: str, count: int, prepare: Callable[[Path, int], list[str]]) -> Step:
+def _fuzzed(
+    plan: Plan, name: str, numbers: Iterable[int], prepare: Callable[[Path, int], list[str]]
+) -> Step:
     """Run mutations in folders of their own; keep those that something was lost with."""
     step, well = Step(), 0
     store = plan.folder / "empty.db"
@@ -403,7 +415,7 @@ def _fuzzed(plan: Plan, name: str, count: int, prepare: Callable[[Path, int], li
         from seqto.tracking.mlflow import MlflowTracker
 
         _ = MlflowTracker(uri=f"sqlite:///{store}").client
-    for number in range(count):
+    for number in numbers:
         folder = plan.folder / f"{name}-{number}"
         folder.mkdir()
         shutil.copy(store, folder / "mlflow.db")
@@ -417,7 +429,7 @@ def _fuzzed(plan: Plan, name: str, count: int, prepare: Callable[[Path, int], li
         well += code == 0
         if is_clear(child, code) and right:
             shutil.rmtree(folder)
-    step.note = f"{well} gave a result, {count - well} one line"
+    step.note = f"{well} gave a result, {step.done - well} none"
     return step
 
 
@@ -459,9 +471,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default=",".join(STEPS), help="steps, separated by commas")
     parser.add_argument("--count", type=int, help="how often, instead of the plan's number")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--minutes", type=float, default=90, help="no step begins after these")
+    parser.add_argument(
+        "--minutes", type=float, default=90, help="what is not begun then is left out"
+    )
     given = parser.parse_args(arguments)
     np.seterr(all="ignore")
+    signal.signal(signal.SIGTERM, lambda number, _: _told_to_end.append(number))
     begin, lost = time.monotonic(), 0
     for name in given.only.split(","):
         if time.monotonic() - begin > 60 * given.minutes:
@@ -469,12 +484,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         with _workplace() as folder:
             start = time.monotonic()
-            plan = Plan(folder, random.Random(given.seed), given.short, given.count)
+            until = begin + 60 * given.minutes
+            plan = Plan(folder, random.Random(given.seed), given.short, given.count, until)
             step = STEPS[name](plan)
         seconds = time.monotonic() - start
         print(f"{name:<8} {step.done} tried, {len(step.lost)} lost, {seconds:.0f} s  {step.note}")
-        for each in step.lost:
-            print(f"    lost: {each}")
         sys.stdout.flush()
         lost += len(step.lost)
     return 1 if lost else 0

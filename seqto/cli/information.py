@@ -23,6 +23,7 @@ PACKAGES = {
     "datasets": "pip install 'seqto[hf]'",
     "tokenizers": "pip install 'seqto[text]'",
     "hydra-joblib-launcher": "pip install 'seqto[joblib]'",
+    "ray": "pip install 'seqto[ray]'",
 }
 """The packages that seqto uses, and how to install the optional ones."""
 

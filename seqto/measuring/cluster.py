@@ -7,8 +7,10 @@ each task gets a few bytes a candidate. What a lost machine was measuring runs a
 import contextlib
 import logging
 import os
+import signal
 import socket
 import sys
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,7 +53,8 @@ def connected(init: Options) -> Iterator[None]:
     given = {name: value for name, value in init.items() if value is not None}
     try:
         _check_answers(str(given.get("address", "")))
-        ray.init(**given)
+        with _own_signals():
+            ray.init(**given)
     except Exception as error:  # From ray, gRPC or the system.
         raise ConfigError(
             f"ray cannot be joined at {given.get('address', 'this machine')} "
@@ -62,6 +65,17 @@ def connected(init: Options) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+@contextlib.contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keep the handlers of signals: with ray's own, SIGTERM would leave trials open."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = {each: signal.getsignal(each) for each in numbers}
+    yield
+    if threading.current_thread() is threading.main_thread():
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def _check_answers(address: str) -> None:

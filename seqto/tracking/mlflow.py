@@ -19,10 +19,11 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import TrackingError
-from seqto.interrupts import in_one_go, put_off
+from seqto.interrupts import put_off
 from seqto.secrets import masked
 from seqto.tracking import notes, stored_models
 from seqto.tracking.leases import Claims, held
+from seqto.tracking.outages import in_one_go
 from seqto.tracking.records import (
     EXCLUDED,
     INDEX,

@@ -20,6 +20,7 @@ from mlflow.utils.time import get_current_time_millis
 
 from seqto.errors import TrackingError
 from seqto.secrets import masked
+from seqto.tracking.outages import is_outage
 from seqto.tracking.records import (
     EXCLUDED,
     KINDS,
@@ -141,6 +142,8 @@ class Runs:
         try:
             return self.client.get_run(run_id)
         except MlflowException as error:
+            if is_outage(error):
+                raise
             raise TrackingError(
                 f"MLflow at {self.store.uri} has no run {run_id!r}. Copy the id from the run's "
                 "page, and check tracking.uri or MLFLOW_TRACKING_URI."

@@ -151,7 +151,7 @@ class Store:
                     "MLFLOW_TRACKING_TOKEN) to what it knows."
                 ) from error
             raise TrackingError(
-                f"MLflow at {self.uri} does not answer: {_cause(error)}. "
+                f"MLflow at {self.uri} does not answer: {cause_of(error)}. "
                 "Check tracking.uri or MLFLOW_TRACKING_URI."
             ) from error
 
@@ -261,7 +261,7 @@ def _mlflow_command() -> str:
     return str(beside)
 
 
-def _cause(error: Exception) -> str:
+def cause_of(error: Exception) -> str:
     """Return the cause of an error, without the connection details around it."""
     line = (str(error).strip().splitlines() or [type(error).__name__])[0]
     if found := re.search(r"\(Caused by \w+\((.*)\)\)", line):

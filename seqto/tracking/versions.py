@@ -11,9 +11,9 @@ from mlflow.exceptions import MlflowException
 from mlflow.tracking.context.registry import resolve_tags
 
 from seqto.errors import TrackingError, nearest
-from seqto.interrupts import in_one_go
 from seqto.tracking.leases import ModelClaims, Pace, held
 from seqto.tracking.mlflow import MlflowTracker
+from seqto.tracking.outages import in_one_go, is_outage
 from seqto.tracking.registry import RegistryModel
 from seqto.types import Candidate, Model, Trial, TrialState, Version
 
@@ -30,6 +30,11 @@ class MlflowVersions:
     tracker: MlflowTracker
     name: str
 
+    @property
+    def store(self) -> str:
+        """The URI of the store."""
+        return self.tracker.store
+
     @in_one_go
     def all(self) -> tuple[Version, ...]:
         """Return the versions, the newest first; raise TrackingError if the model is unknown."""
@@ -37,6 +42,8 @@ class MlflowVersions:
         try:
             held = client.get_registered_model(self.name).aliases
         except MlflowException as error:
+            if is_outage(error):
+                raise
             raise self._unknown() from error
         aliases: dict[str, list[str]] = {}
         for alias, number in sorted(held.items()):
