@@ -8,17 +8,17 @@ from seqto.types import Front
 
 
 @dataclass(frozen=True)
-class Links:
+class PageLinks:
     """Addresses of runs, by their ids, and names of model files beside the page, by alias."""
 
     runs: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-NO_LINKS = Links()
+NO_LINKS = PageLinks()
 
 
-def links_of(tracker: Pages, study: str, front: Front, with_files: bool = False) -> Links:
+def links_of(tracker: Pages, study: str, front: Front, with_files: bool = False) -> PageLinks:
     """Return where the page of this study leads.
 
     With `with_files`, the recommended models are written beside the page.
@@ -31,7 +31,7 @@ def links_of(tracker: Pages, study: str, front: Front, with_files: bool = False)
         members = [trial.id for trial in front.members if trial.id in pages]
         runs |= {each: f"{server}{pages[each]}" for each in members}
     files = {each.alias: model_file(each.alias) for each in front.recommended}
-    return Links(runs, files if with_files else {})
+    return PageLinks(runs, files if with_files else {})
 
 
 def model_file(alias: str) -> str:

@@ -41,7 +41,7 @@ from seqto.report.info import (
     sensitivity_info,
     study_title,
 )
-from seqto.report.page_links import NO_LINKS, Links, model_file
+from seqto.report.page_links import NO_LINKS, PageLinks, model_file
 from seqto.report.pages import picture, render
 from seqto.report.wording import facts, in_words, interval
 from seqto.types import (
@@ -131,7 +131,7 @@ def write_study_page(
     environment: Mapping[str, str],
     pictures: Pictures,
     exclusions: Mapping[str, Any] | None = None,
-    links: Links = NO_LINKS,
+    links: PageLinks = NO_LINKS,
 ) -> None:
     """Write the page of a study, whole or not at all."""
     text = study_page(record, front, environment, pictures, exclusions, links)
@@ -145,7 +145,7 @@ def study_page(
     environment: Mapping[str, str],
     pictures: Pictures,
     exclusions: Mapping[str, Any] | None = None,
-    links: Links = NO_LINKS,
+    links: PageLinks = NO_LINKS,
 ) -> str:
     """Return the page of a study, from what its tracker holds and its pictures."""
     shown = _columns(record)
@@ -281,7 +281,7 @@ def float_beyond(on: Axis) -> str:
     return "" if on.baseline is None else f"float: {on.text(on.baseline)} \u2192"
 
 
-def choices(record: StudyRecord, front: Front, links: Links = NO_LINKS) -> list[Choice]:
+def choices(record: StudyRecord, front: Front, links: PageLinks = NO_LINKS) -> list[Choice]:
     """Return each recommended candidate once."""
     metric = record.tags.get("seqto.metric", "top1")
     return [
@@ -393,7 +393,7 @@ def _columns_of(shown: Figure) -> list[Column]:
 
 
 def _row(
-    trial: Trial, record: StudyRecord, front: Front, shown: Sequence[Column], links: Links
+    trial: Trial, record: StudyRecord, front: Front, shown: Sequence[Column], links: PageLinks
 ) -> CandidateRow:
     state = "" if trial.state is TrialState.COMPLETE else trial.state.value.lower()
     if trial.duplicate_of is not None:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from seqto.phases import counted
-from seqto.report.page_links import NO_LINKS, Links
+from seqto.report.page_links import NO_LINKS, PageLinks
 from seqto.types import Front, StudyRecord
 
 REPORT = "report.json"
@@ -19,7 +19,7 @@ def write_files(
     front: Front,
     environment: Mapping[str, str],
     exclusions: Mapping[str, Any] | None,
-    links: Links = NO_LINKS,
+    links: PageLinks = NO_LINKS,
 ) -> list[Path]:
     """Write the pictures, report.json and report.html of a study, and return their paths."""
     # matplotlib takes half a second to import, and only the final step needs it.

@@ -42,7 +42,7 @@ def test_what_is_missing_says_how_to_get_it(
     def absent(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(information, "version", absent)
+    monkeypatch.setattr(information, "installed_version", absent)
     monkeypatch.setattr("seqto.devices.tvm_compile.find_spec", lambda name: None)
     facts = lines(seqto("--info").out)
     assert facts["apache-tvm"] == "not installed: pip install 'seqto[tvm]'"

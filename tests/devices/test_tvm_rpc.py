@@ -241,6 +241,8 @@ def test_a_link_that_breaks_after_each_upload(port: int) -> None:
 def started_when_told(board: Server, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Start the server again, as a user does who reads the line that says so."""
     over = threading.Event()
+    # A server that takes its time to start is told of in the same words.
+    caplog.clear()
 
     def start() -> None:
         while "Start it again" not in caplog.text:
@@ -266,8 +268,8 @@ def test_a_connection_that_is_reset(
         limit = device(port)._library(MODEL).stat().st_size + 4000
         proxy = Proxy("127.0.0.2", board.port, limit, lambda number: number == 1, reset=True)
         try:
+            program = device(port).load(MODEL)
             with started_when_told(board, caplog):
-                program = device(port).load(MODEL)
                 np.testing.assert_array_equal(program.run(SAMPLES.inputs), [undisturbed])
                 program.close()
         finally:

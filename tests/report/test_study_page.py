@@ -10,7 +10,7 @@ from studies import TAGS, ladder_study, layer_scores, random_study, study, trial
 
 from seqto.pareto.front import find_front
 from seqto.report.answer import answer
-from seqto.report.page_links import Links
+from seqto.report.page_links import PageLinks
 from seqto.report.study_page import (
     choices,
     front_chart,
@@ -167,7 +167,7 @@ def test_each_recommended_one_has_its_commands() -> None:
 
 def test_runs_and_files_are_linked_where_they_are_known() -> None:
     record = hand_study()
-    links = Links({"study-1": "http://x/#/s", "run-1": "http://x/#/c"}, {"balanced": "b.onnx"})
+    links = PageLinks({"study-1": "http://x/#/s", "run-1": "http://x/#/c"}, {"balanced": "b.onnx"})
     page = made(record, links=links)
     assert page.count('href="http://x/#/s"') == 2 and page.count('href="http://x/#/c"') == 2
     assert '<a href="b.onnx" download>' in page
