@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from seqto.errors import StudyError, TrackingError
-from seqto.pareto.front import find_front
-from seqto.pareto.limits import ANSWER, constraint_of, with_answer
+from seqto.pareto.limits import ANSWER, constraint_of, front_within
 from seqto.pareto.recommend import rule_of
 from seqto.report.writing import REPORT
 from seqto.study.device_limits import DOCUMENT
@@ -36,8 +35,8 @@ def held_study(tracker: "MlflowTracker", run: str) -> Held:
     # Recommend as many candidates as the study did.
     count = len(document["recommended"].keys() - {ANSWER})
     rule = rule_of(record)
-    front = find_front(record.trials, document["objectives"], record.baseline, count, rule)
-    front = with_answer(front, constraint_of(record))
+    rules = (constraint_of(record), count, rule)
+    front = front_within(record.trials, document["objectives"], record.baseline, *rules)
     return Held(record, front, document["environment"], tracker.read_document(run, DOCUMENT))
 
 

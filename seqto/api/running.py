@@ -5,7 +5,6 @@ import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,6 +25,7 @@ from seqto.measuring.parts import GROUPS, READ
 from seqto.measuring.pool import Pool, workers_of
 from seqto.measuring.provenance import MACHINE
 from seqto.measuring.record import Assignment
+from seqto.packages import installed_version
 from seqto.phases import listening
 from seqto.protocols import Fetched
 from seqto.report.note import study_note
@@ -208,6 +208,6 @@ def _environment(study: Study) -> dict[str, str]:
         "seqto": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        **{name: version(name) for name in packages},
+        **{name: installed_version(name) for name in packages},
         **{f"device.{name}": fact for name, fact in study.parts.device.describe().items()},
     }

@@ -3,11 +3,12 @@
 import os
 import platform
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 from seqto import __version__
 from seqto.measuring.pool import usable_cores
+from seqto.packages import installed_version
 from seqto.secrets import masked
 from seqto.workspace import Workspace
 
@@ -68,7 +69,7 @@ def facts() -> dict[str, str]:
 
 def _installed(name: str, remedy: str) -> str:
     try:
-        return version(name)
+        return installed_version(name)
     except PackageNotFoundError:
         return f"not installed: {remedy or f'pip install {name}'}"
 

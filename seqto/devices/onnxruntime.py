@@ -96,7 +96,12 @@ class OnnxRuntimeDevice:
         return time.perf_counter()
 
     def kernels(self, model: Model) -> Mapping[str, Kernel]:
-        """Return the kernel that ONNX Runtime runs for each node."""
+        """Return the kernel that ONNX Runtime runs for each node; nothing for other providers.
+
+        Those that compile several nodes to one cannot write the model that they run.
+        """
+        if self.provider != _CPU_PROVIDER:
+            return {}
         options = onnxruntime.SessionOptions()
         # All fusions; the level above only changes tensor layouts, and node names with them.
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED

@@ -1,7 +1,6 @@
 """What a study measures and on what kind of machine, so that its jobs measure the same."""
 
 from collections.abc import Mapping
-from importlib.metadata import version
 from typing import Any
 
 from seqto import __version__
@@ -9,6 +8,7 @@ from seqto.errors import StudyError
 from seqto.identity import identity
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject
+from seqto.packages import installed_version
 from seqto.protocols import Device
 from seqto.types import content_key
 
@@ -42,7 +42,7 @@ def surroundings_of(device: Device) -> dict[str, str]:
     facts = device.describe()
     return {
         "seqto": __version__,
-        **{name: version(name) for name in ("onnx", "onnxruntime")},
+        **{name: installed_version(name) for name in ("onnx", "onnxruntime")},
         "runtime": facts.get("runtime", ""),
         "kernels": facts.get("kernels", ""),
     }

@@ -3,7 +3,6 @@
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from seqto.measuring.outputs import load_outputs, outputs_of, save_outputs
 from seqto.measuring.parts import Parts
 from seqto.measuring.remarks import remarks_on
 from seqto.measuring.together import usable_batch
+from seqto.packages import installed_version
 from seqto.phases import say
 from seqto.protocols import Harm, Learns, Metric, Task
 from seqto.types import (
@@ -49,7 +49,7 @@ fewer than three times as many samples, it is the first third.
 """
 
 # Other versions may compute something else.
-_VERSIONS = (__version__, version("onnxruntime"))
+_VERSIONS = (__version__, installed_version("onnxruntime"))
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,8 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from seqto.figures import PREDICTED, Limit, limited
-from seqto.pareto.front import comparable, non_dominated
+from seqto.pareto.front import comparable, find_front, non_dominated
+from seqto.pareto.recommend import TESTED, Rule
 from seqto.types import CONSTRAINT, Front, Recommendation, StudyRecord, Trial
 
 ANSWER = "answer"
@@ -186,6 +187,26 @@ def constraint_of(record: StudyRecord) -> Constraint:
     """Return the constraint that the study had."""
     limits = json.loads(record.tags.get(CONSTRAINT, "{}"))
     return Constraint(**{f"max_{name}": limit for name, limit in limits.items()})
+
+
+def front_within(
+    trials: Sequence[Trial],
+    objectives: Sequence[str],
+    baseline: Mapping[str, float],
+    constraint: Constraint,
+    top_k: int = 3,
+    rule: Rule = TESTED,
+) -> Front:
+    """Return the front of these trials, with the answer to the constraint.
+
+    Where trials meet the constraint but no member does, as with a limit on what is not traded off,
+    it is the front of those that meet it.
+    """
+    front = find_front(trials, objectives, baseline, top_k, rule)
+    meeting = constraint.meeting(trials) if constraint.limits() else []
+    if meeting and not constraint.meeting(front.members):
+        front = find_front(meeting, objectives, baseline, top_k, rule)
+    return with_answer(front, constraint)
 
 
 def with_answer(front: Front, constraint: Constraint) -> Front:

@@ -14,7 +14,6 @@ import onnxruntime
 from onnx.version_converter import convert_version
 from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod
 from onnxruntime.quantization.calibrate import CalibraterBase, TensorsData, create_calibrator
-from onnxruntime.quantization.quant_utils import update_opset_version
 from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
@@ -286,14 +285,19 @@ class StaticQuantizer:
         return f"{INT8}/{way}"
 
     def _at_its_opset(self, model: Model) -> Model:
-        """Return the model in an opset that has the types to quantize to."""
-        if not model.is_large:
-            types = QUANT_TYPES[self.weight_type], QUANT_TYPES[self.activation_type]
-            return Model(model.name, update_opset_version(model.copy_proto(), *types))
+        """Return the model in an opset that has the types to quantize to.
+
+        As ORT's `update_opset_version`, whose arguments are others in each version.
+        """
         if "16" not in self.weight_type + self.activation_type:
-            return model
-        # ORT would convert it as one message, for which it is too large.
-        return Model(model.name, changed(model.proto, _with_wide_integers))
+            return model if model.is_large else Model(model.name, model.copy_proto())
+        if model.is_large:
+            # ORT would convert it as one message, for which it is too large.
+            return Model(model.name, changed(model.proto, _with_wide_integers))
+        given = model.copy_proto()
+        wide = _with_wide_integers(given)
+        # What the conversion adds needs shapes, too.
+        return model if wide is given else with_shapes(Model(model.name, wide))
 
     def _never(self, model: Model) -> set[str]:
         return never_quantized(weight_layers(model, self._layer_ops()), self.exclude)

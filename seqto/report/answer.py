@@ -1,6 +1,6 @@
 """What a study says to take."""
 
-from seqto.pareto.limits import constraint_of
+from seqto.pareto.limits import ANSWER, constraint_of
 from seqto.report.certainty import certainty
 from seqto.report.wording import in_words
 from seqto.types import SAMPLES, Front, StudyRecord
@@ -11,7 +11,8 @@ def answer(record: StudyRecord, front: Front) -> str:
     metric = record.tags.get("seqto.metric", "top1")
     constraint = constraint_of(record)
     if constraint.limits():
-        best = constraint.best(record.trials, front.objectives)
+        named = [each.trial for each in front.recommended if each.alias == ANSWER]
+        best = next(iter(named), None) or constraint.best(record.trials, front.objectives)
         if best is not None:
             offer = in_words(best.metrics, record.baseline, metric)
             return f"Take #{best.index}, the best with {constraint}: {offer}."

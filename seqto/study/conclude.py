@@ -6,8 +6,7 @@ from pathlib import Path
 
 from seqto.errors import StudyError
 from seqto.graph.files import save_model
-from seqto.pareto.front import find_front
-from seqto.pareto.limits import with_answer
+from seqto.pareto.limits import front_within
 from seqto.phases import counted, say
 from seqto.study.plan import Study
 from seqto.types import RECOMMEND, REGISTERED, Front, Model, StudyRecord, Trial
@@ -40,10 +39,8 @@ def conclude(study: Study, run: str, publish: Publish) -> tuple[StudyRecord, Fro
 def front_of(study: Study, record: StudyRecord) -> Front:
     """Return the front of what is measured by now, with the answer to the constraint."""
     settings = study.settings
-    front = find_front(
-        record.trials, settings.objectives, record.baseline, settings.top_k, settings.recommend
-    )
-    return with_answer(front, settings.constraint)
+    rules = (settings.constraint, settings.top_k, settings.recommend)
+    return front_within(record.trials, settings.objectives, record.baseline, *rules)
 
 
 def rebuilt(study: Study, trial: Trial) -> Model:

@@ -69,13 +69,23 @@ def spread(
     losses = np.array([_RUINS, _FEWEST / samples])
     wanted = 2 * np.log(losses / _loss_per_root(trials))
     high, low = np.clip(wanted, harms.min(), harms.max())
-    chosen: set[int] = set()
-    for target in np.linspace(high, low, count):
+    chosen = _cheapest(front, objectives, high) if len(objectives) > 2 else set()
+    for target in np.linspace(high, low, max(count - len(chosen), 0)):
         left = [at for at in range(len(front)) if at not in chosen]
         if left:
             distances = np.abs(harms[left] - target)
             chosen.add(left[int(distances.argmin())])
     return [front[at] for at in sorted(chosen)]
+
+
+def _cheapest(front: Sequence[Trial], objectives: Sequence[str], log_harm: float) -> set[int]:
+    """Return the places of those that are cheapest in each cost, of those that do no more harm."""
+    working = [
+        at
+        for at, trial in enumerate(front)
+        if math.log(max(trial.metrics["divergence"], 1e-9)) <= log_harm + 1e-9
+    ]
+    return {min(working, key=lambda at: front[at].metrics[cost]) for cost in objectives[1:]}
 
 
 def smoothed(trials: Sequence[Trial]) -> list[Trial]:

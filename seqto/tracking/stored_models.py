@@ -1,7 +1,6 @@
 """A study's models in MLflow: logged to candidates' runs, and registered as versions."""
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from typing import Any
 
 import mlflow.onnx
@@ -10,6 +9,7 @@ from mlflow.models import ModelSignature, infer_signature
 from mlflow.types import Schema, TensorSpec
 
 from seqto.graph.sessions import open_session
+from seqto.packages import requirement
 from seqto.tracking.records import KINDS
 from seqto.tracking.runs import Runs
 from seqto.tracking.stores import global_uri, quiet, unless_it_exists
@@ -138,7 +138,7 @@ def _with_free(spec: Any, sizes: Sequence[Any]) -> Any:
 
 def _requirements() -> list[str]:
     # Given explicitly, because MLflow would need seconds to infer them.
-    return [f"{name}=={version(name)}" for name in ("mlflow", "onnx", "onnxruntime", "numpy")]
+    return [requirement(name) for name in ("mlflow", "onnx", "onnxruntime", "numpy")]
 
 
 def _about(name: str) -> str:

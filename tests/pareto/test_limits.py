@@ -7,7 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from seqto.figures import PREDICTED
-from seqto.pareto.limits import ANSWER, Constraint, Gate, with_answer
+from seqto.pareto.limits import ANSWER, Constraint, Gate, front_within, with_answer
 from seqto.types import Candidate, Front, Recommendation, Trial, TrialState
 
 
@@ -72,6 +72,26 @@ def test_where_latency_is_traded_off_the_fastest_within_the_loss_is_the_best() -
     assert limit.best(TRIALS, ["accuracy_loss", "size_bytes", "latency_ms"]) is SMALL
     front = Front(("accuracy_loss", "latency_ms"), (SMALL, MIDDLE, LARGE), (), 0.5)
     assert with_answer(front, limit).recommended == (Recommendation(ANSWER, LARGE),)
+
+
+def test_a_limit_on_what_is_not_traded_off_is_met_by_the_front_if_anything_meets_it() -> None:
+    def timed(index: int, loss: float, ratio: float, ms: float) -> Trial:
+        sizes = {"size_ratio": ratio, "size_bytes": 1000 * ratio}
+        return trial(index, accuracy_loss=loss, latency_ms=ms, **sizes)
+
+    small, slow = timed(0, 0.0, 0.2, 9.0), timed(1, 0.01, 0.1, 9.5)
+    quick, worse = timed(2, 0.01, 0.3, 5.0), timed(3, 0.02, 0.4, 5.0)
+    trials = [small, slow, quick, worse]
+
+    def front(**limits: float) -> Front:
+        objectives, own = ["accuracy_loss", "size_bytes"], {"size_bytes": 1000.0}
+        return front_within(trials, objectives, own, Constraint(**limits))
+
+    assert front(max_latency_ms=5.0).members == (quick,)
+    assert front(max_latency_ms=5.0).recommended[0] == Recommendation(ANSWER, quick)
+    assert front(max_latency_ms=9.0).members == front().members == (small, slow)
+    # Where nothing meets it, it is the front of all.
+    assert front(max_latency_ms=1.0).members == (small, slow)
 
 
 def test_the_answer_is_recommended_first() -> None:

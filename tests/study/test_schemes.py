@@ -16,8 +16,9 @@ from seqto.errors import DeviceError, DeviceTransportError
 from seqto.measuring.subject import Subject
 from seqto.metrics.harm import Divergence
 from seqto.quantizers.auto import AutoQuantizer
+from seqto.study import schemes
 from seqto.study.schemes import SchemeResult, as_table, choose, compare_schemes
-from seqto.types import INT8, RUINED, Candidate, Model
+from seqto.types import INT8, RUINED, Candidate, Latency, Model
 
 SAMPLES = 6
 
@@ -79,6 +80,38 @@ def result(
 
 def chosen(*results: SchemeResult, most: int = 100) -> list[str]:
     return [each.scheme for each in choose(results, most)]
+
+
+def test_if_latency_is_asked_for_one_of_the_fastest_is_a_base() -> None:
+    results = [
+        result("exact", 0.01),
+        result("small", 0.02, size=900),
+        result("fast", 0.03, latency=6.0),
+        result("fastest by a hair", 0.04, latency=5.9),
+        result("ruins", RUINED * 2, latency=1.0),
+    ]
+    assert [each.scheme for each in choose(results, 2)] == ["exact", "small"]
+    assert [each.scheme for each in choose(results, 2, timed=True)] == ["exact", "fast"]
+    assert [each.scheme for each in choose(results, 1, timed=True)] == ["fast"]
+    # Where the least harmful one is as fast, nothing changes.
+    assert [each.scheme for each in choose(results[:2], 2, timed=True)] == ["exact", "small"]
+
+
+def test_if_latency_is_asked_for_schemes_are_timed_in_turns(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed: list[int] = []
+
+    def in_turns(models: list[Model], *others: object) -> tuple[list[Latency], Latency]:
+        timed.append(len(models))
+        return [Latency(3.0, 2.5, 3.5)] * len(models), Latency(4.0, 4.0, 4.0)
+
+    monkeypatch.setattr(schemes, "time_in_turns", in_turns)
+    quantizer = AutoQuantizer(samples=SAMPLES, only=["int8 per channel"], kernels=["safe"])
+    (found,) = compare_schemes(quantizer, lab.subject, lab.device, timed=True)
+    assert timed == [1] and (found.latency_ms, found.latency_p10_ms) == (3.0, 2.5)
+    compare_schemes(quantizer, lab.subject, lab.device)
+    assert timed == [1]
 
 
 def test_least_harmful_comes_first_in_whatever_order() -> None:
