@@ -126,7 +126,7 @@ def _asked(context: Context, count: int) -> Asked:
     def counted(session: Any, request: Any, **options: Any) -> Any:
         answer = send(session, request, **options)
         asked.count += 1
-        asked.sent += len(request.body or b"")
+        asked.sent += int(request.headers.get("Content-Length") or 0)
         asked.received += len(answer.content)
         return answer
 
