@@ -30,7 +30,7 @@ SYNOPSIS
     seqto promote | report | compare --help    registered models, reports
     seqto --help [group=choice ...]            this page, or the keys of choices
     seqto --info | --version                   versions, providers, CPU, folders
-    seqto --info device=mali model=...         ... and what is missing for a study
+    seqto --info device=mali model=...         ... and what a study there lacks
     seqto ... --config-dir mine                own choices: mine/model/my.yaml
 
 DESCRIPTION
