@@ -1,7 +1,9 @@
 """Samples that a function of the user's own yields."""
 
 import importlib
+import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,7 +107,10 @@ def test_lists_and_functions_that_return_them_are_taken(target: str) -> None:
 def test_an_edited_function_is_another_dataset(folder: Path) -> None:
     before = identity(PythonSamples(target="user_data:samples"))
     assert before == identity(PythonSamples(target="user_data:samples"))
-    (folder / "user_data.py").write_text(MODULE.replace("range(40)", "range(41)"))
+    edited = folder / "user_data.py"
+    edited.write_text(MODULE.replace("range(40)", "range(41)"))
+    # Python takes a file of the same size and second for the one that it compiled.
+    os.utime(edited, (later := time.time() + 10, later))
     sys.modules.pop("user_data")
     importlib.invalidate_caches()
     assert identity(PythonSamples(target="user_data:samples")) != before

@@ -125,7 +125,7 @@ def test_all_that_is_missing_is_told_at_once(
     result = seqto("--info", *words[:3])
     assert result.code == 0
     assert all(f"mali needs {each}:" in result.out for each in ("compiler", "device", "data"))
-    assert "missing: model.path=nowhere.onnx does not exist" in result.out
+    assert "missing: nowhere.onnx does not exist" in result.out
 
 
 def test_a_host_without_a_triple_is_this_machine(phone: TvmDevice) -> None:

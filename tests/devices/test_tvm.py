@@ -168,7 +168,7 @@ def test_no_opencl_driver_is_said_with_the_remedy(
 
 
 def test_code_that_this_tvm_does_not_make_is_told_first() -> None:
-    assert "makes code for hexagon" in TvmDevice(target={"kind": "hexagon"}).needs()["code"]
+    assert "makes code for vulkan" in TvmDevice(target={"kind": "vulkan"}).needs()["code"]
 
 
 def test_a_candidate_that_crashes_ends_alone() -> None:
