@@ -27,16 +27,18 @@ STUDY = (
     *("model=local", "model.path=chain.onnx", "dataset=npz", "dataset.path=digits.npz"),
     *("dataset.calibration_size=50", "dataset.evaluation_size=200"),
     *("search=ladder", "search.step=1", "sensitivity=paper", "sensitivity.samples=4"),
-    *("device.warmup=0", "device.repeats=3000"),
+    *("device.warmup=0", "device.repeats=3"),
 )
-"""Of files that only the driver has; a candidate takes a moment, by its repeats."""
+"""Of files that only the driver has."""
 
-LAYERS = 25
-"""So there are seven groups of candidates: each node has work when the first has ended."""
+LAYERS = 9
+"""So there are three groups of candidates: each node gets work."""
 
-DEADLY = """
+DEVICES = """
 import os
 import signal
+import time
+from pathlib import Path
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 
@@ -47,8 +49,17 @@ class Deadly(OnnxRuntimeDevice):
         if "ON_A_NODE" in os.environ and "DequantizeLinear" not in layers:
             os.kill(os.getpid(), signal.SIGKILL)
         return super().load(model)
+
+
+class Waiting(OnnxRuntimeDevice):
+    def load(self, model):
+        if os.environ.get("ON_A_NODE") == "two":
+            Path.home().joinpath("busy").touch()
+            time.sleep(300)
+        return super().load(model)
 """
-"""A device of the user's own, of which nodes have no file: it kills whoever runs a float model."""
+"""Devices of the user's own, of which nodes have no file: one kills whoever runs a float model, the
+other keeps the second node busy for good."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,7 @@ class Cluster:
         folder = self.folder / name
         folder.mkdir()
         (folder / "chain.onnx").write_bytes(chain(LAYERS - 1).to_bytes())
-        (folder / "deadly.py").write_text(DEADLY)
+        (folder / "devices.py").write_text(DEVICES)
         digits = load_digits()
         images = (digits.images[:, None] / 16).astype(np.float32)
         np.savez(folder / "digits.npz", image=images, labels=digits.target)
@@ -185,10 +196,12 @@ def test_store_in_a_file_is_refused_before_anything_runs(cluster: Cluster) -> No
 
 
 def test_front_is_the_one_of_this_machine_also_when_a_node_is_lost(cluster: Cluster) -> None:
-    ended(cluster.start("here", "device.workers=1"))
+    device = "device._target_=devices.Waiting"
+    ended(cluster.start("here", device, "device.workers=1"))
     here = cluster.finished("here")
-    process = cluster.start("there", *cluster.launcher)
-    while not cluster.finished("there") and process.poll() is None:
+    process = cluster.start("there", device, *cluster.launcher)
+    busy = cluster.folder / "two" / "busy"
+    while not busy.exists() and process.poll() is None:
         time.sleep(0.1)
     os.killpg(cluster.nodes[1].pid, signal.SIGKILL)
     said = ended(process)
@@ -208,7 +221,7 @@ def test_front_is_the_one_of_this_machine_also_when_a_node_is_lost(cluster: Clus
 def test_candidate_that_kills_its_process_fails_after_so_many_times(cluster: Cluster) -> None:
     """From outside the cluster, with a device whose file no node has."""
     door = ("hydra/launcher=ray", f"hydra.launcher.ray.init.address={cluster.door}")
-    device = ("device._target_=deadly.Deadly", "device.repeats=1", "study.attempts=2")
+    device = ("device._target_=devices.Deadly", "device.repeats=1", "study.attempts=2")
     said = ended(cluster.start("deadly", *door, *device))
     assert "Traceback" not in said
     finished = cluster.finished("deadly")
