@@ -18,11 +18,11 @@ from seqto.measuring.screen import Screen
 from seqto.phases import say
 from seqto.protocols import SeveralSchemes, TrialLog
 from seqto.search.walk import Walk, complete
+from seqto.study.analysis import analysed, ranking
 from seqto.study.device_limits import DeviceLimits
 from seqto.study.latencies import latencies_of, time_candidates
 from seqto.study.plan import Study
 from seqto.study.race import Race
-from seqto.study.ranking import analysed, ranking
 from seqto.study.schemes import as_table, compare_schemes
 from seqto.study.settings import StudySettings
 from seqto.study.shortlist import screened_objectives, shortlist, smoothed, spread

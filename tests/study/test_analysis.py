@@ -8,7 +8,7 @@ from seqto.metrics.agreement import class_rows
 from seqto.search.budget import BudgetSearch
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.divergence import DivergenceSensitivity
-from seqto.study.ranking import ranking
+from seqto.study.analysis import ranking
 from seqto.study.run import Outcome
 from seqto.tracking.memory import MemoryTracker
 from seqto.types import SCREENING, Outputs, family
