@@ -5,7 +5,6 @@ import numpy as np
 from seqto.errors import DatasetError
 from seqto.types import Targets
 
-
 _LIMIT = 2**63
 """What fits into an integer of NumPy is below."""
 
