@@ -31,6 +31,9 @@ STUDY = (
 )
 """Of files that only the driver has."""
 
+_PATIENCE = "RAY_CLIENT_SERVER_CHECK_CHANNEL_TIMEOUT_S"
+"""How long a head waits for the server of a driver from outside: 30 seconds, unless told."""
+
 LAYERS = 9
 """So there are three groups of candidates: each node gets work."""
 
@@ -148,7 +151,7 @@ def node(home: Path, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
         process = subprocess.Popen(
             command,
             cwd=home,
-            env={**surroundings(home), "ON_A_NODE": home.name},
+            env={**surroundings(home), "ON_A_NODE": home.name, _PATIENCE: "120"},
             stdout=log,
             stderr=log,
             start_new_session=True,

@@ -33,6 +33,8 @@ Options = Mapping[str, Any]
 
 _ANSWER_SECONDS = 10.0
 _LOOK_SECONDS = 10.0
+_JOINS = 4
+"""A head gives up a driver's server that takes longer than 30 seconds to start."""
 _PATIENCE_SECONDS = 600.0
 """How long to wait for a cluster without a core to run on."""
 
@@ -48,23 +50,57 @@ def connected(init: Options) -> Iterator[None]:
     # Before the import. Nothing is reported to anybody.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    given = {name: value for name, value in init.items() if value is not None}
+    if str(given.get("address", "")).startswith("ray://") and _has_token():
+        # A head that has a token asks for it; from outside ray only sends it if told to.
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
     import ray
 
-    given = {name: value for name, value in init.items() if value is not None}
     try:
         _check_answers(str(given.get("address", "")))
         with _own_signals():
-            ray.init(**given)
+            _join(given)
     except Exception as error:  # From ray, gRPC or the system.
         raise ConfigError(
             f"ray cannot be joined at {given.get('address', 'this machine')} "
-            f"({first_line(error).rstrip('.')}): start it with `ray start --head`, and check "
-            "hydra.launcher.ray.init.address, and that ray and Python are the same versions there."
+            f"({_cause(error)}): start it with `ray start --head`, and check "
+            "hydra.launcher.ray.init.address, that ray and Python are the same versions there, and "
+            "that this machine has the head's token (`ray get-auth-token` there, RAY_AUTH_TOKEN "
+            "here) if it asks for one."
         ) from error
     try:
         yield
     finally:
         ray.shutdown()
+
+
+def _has_token() -> bool:
+    """Return whether ray would find a token where it looks for one."""
+    if os.environ.keys() & {"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"}:
+        return True
+    return Path.home().joinpath(".ray", "auth_token").exists()
+
+
+def _join(given: Options) -> None:
+    """Call `ray.init`, again where a busy head did not start this driver's server in time."""
+    import ray
+
+    for left in reversed(range(_JOINS)):
+        try:
+            ray.init(**given)
+        except ConnectionAbortedError as error:
+            if not left:
+                raise
+            _log.warning("ray's head is busy (%s): it is asked again", _cause(error))
+        else:
+            return
+
+
+def _cause(error: Exception) -> str:
+    """Return what an error says; ray's own puts a traceback first and the cause last."""
+    lines = str(error).strip().splitlines()
+    said = lines[-1] if isinstance(error, ConnectionAbortedError) and lines else error
+    return first_line(said).rstrip(".")
 
 
 @contextlib.contextmanager

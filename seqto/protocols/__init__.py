@@ -32,7 +32,7 @@ from seqto.protocols.devices import (
 from seqto.protocols.metrics import Metric
 from seqto.protocols.quantizers import Learns, Previews, Quantizer, SeveralSchemes
 from seqto.protocols.searches import Search, SearchesLatency
-from seqto.protocols.sensitivities import Sensitivity
+from seqto.protocols.sensitivities import PredictsPrecisions, Sensitivity
 from seqto.protocols.sources import Fetched, ModelSource
 from seqto.protocols.tasks import GuessedTask, Harm, Remarks, Task
 from seqto.protocols.trackers import (
@@ -63,6 +63,7 @@ __all__ = [
     "Metric",
     "ModelSource",
     "Pages",
+    "PredictsPrecisions",
     "Previews",
     "Profiles",
     "Program",

@@ -1,7 +1,7 @@
 """How layers are ranked."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from seqto.protocols.quantizers import Quantizer
 from seqto.protocols.tasks import Task
@@ -32,4 +32,13 @@ class Sensitivity(Protocol):
 
         `observed` are the outputs that count, and `task` says what harm to them is.
         """
+        ...
+
+
+@runtime_checkable
+class PredictsPrecisions(Sensitivity, Protocol):
+    """Optional, for a sensitivity that measures each precision that it is told to."""
+
+    def predicting(self, precisions: Sequence[str]) -> Sensitivity:
+        """Return the same sensitivity for these precisions only."""
         ...

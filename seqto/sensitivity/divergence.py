@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Annotated
 
@@ -57,6 +58,10 @@ class DivergenceSensitivity:
     enough: Annotated[int, Field(ge=1)] | None = 8
     precisions: Annotated[list[str] | None, Field(min_length=1)] = None
     per_byte: bool = True
+
+    def predicting(self, precisions: Sequence[str]) -> "DivergenceSensitivity":
+        """Return the same sensitivity for these precisions only."""
+        return replace(self, precisions=list(precisions))
 
     def score(
         self,

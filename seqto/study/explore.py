@@ -2,11 +2,8 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from seqto.errors import StudyError
-from seqto.figures import as_measured
-from seqto.measuring.evaluate import float_latency
 from seqto.measuring.float_share import with_float_shares
 from seqto.measuring.learned import as_document
 from seqto.measuring.provenance import (
@@ -17,15 +14,14 @@ from seqto.measuring.provenance import (
 )
 from seqto.measuring.record import Assignment
 from seqto.measuring.screen import Screen
-from seqto.measuring.subject import rank_layers
 from seqto.phases import say
 from seqto.protocols import SeveralSchemes, TrialLog
 from seqto.search.planned import Planned
 from seqto.search.walk import Walk, complete
-from seqto.sensitivity.stability import stability
 from seqto.study.device_limits import DeviceLimits
 from seqto.study.latencies import latencies_of, time_candidates
 from seqto.study.plan import Study
+from seqto.study.ranking import analysed, ranking
 from seqto.study.schemes import as_table, compare_schemes
 from seqto.study.settings import StudySettings
 from seqto.study.shortlist import screened_objectives, shortlist, smoothed, spread
@@ -38,16 +34,12 @@ from seqto.types import (
     Candidate,
     Goal,
     LayerScore,
-    StudyRecord,
     Trial,
     TrialState,
 )
 
 _PLAIN = len((INT8, FLOAT32))
 """How many precisions there are to choose from without any that is smaller than int8."""
-
-LOW_STABILITY = 0.7
-"""Below this rank correlation between two halves of the samples, a ranking is a guess."""
 
 RANGES = "ranges.json"
 """The study's document of calibrated ranges, so that jobs on other machines need not calibrate."""
@@ -82,8 +74,8 @@ def explore(study: Study, run: str, launch: Launch, watch: Watch) -> int:
     if learned and study.tracker.read_document(run, LEARNED) is None:
         study.tracker.log_document(run, LEARNED, as_document(learned))
     bases = _bases(study, run)
-    record = _analysed(study, run, bases)
-    further = {base: _ranking(study, base) for base in bases[1:]}
+    record = analysed(study, run, bases[0])
+    further = {base: ranking(study, base) for base in bases[1:]}
     rankings = {bases[0]: record.scores, **further}
     limits = DeviceLimits(study.parts, study.subject, study.tracker, run, record.scores)
     trials = _Trials(run, study.tracker, launch, record.trials)
@@ -243,43 +235,6 @@ def _bases(study: Study, run: str) -> list[str]:
         table = as_table(results)
         study.tracker.log_table(run, SCHEMES, table)
     return [str(row["scheme"]) for row in table if row["base"]]
-
-
-def _ranking(study: Study, base: str) -> tuple[LayerScore, ...]:
-    """Return the layers, those that quantization in this scheme hurts most first."""
-    parts, quantizer = study.parts, study.parts.quantizer
-    if isinstance(quantizer, SeveralSchemes):
-        parts = replace(parts, quantizer=quantizer.schemes[base])
-    return rank_layers(parts, study.subject, study.workspace)
-
-
-def _analysed(study: Study, run: str, bases: Sequence[str]) -> StudyRecord:
-    """Return the study with its layers ranked; a resumed study keeps its ranking.
-
-    With several bases, the ranking of the first counts, which does the least harm.
-    """
-    if not study.tracker.read_study(run).scores:
-        say("timing the float model")
-        times = float_latency(study.subject, study.parts.device)
-        scores = _ranking(study, bases[0])
-        own = {**study.subject.baseline, **times}
-        rounded = {name: as_measured(name, value) for name, value in own.items()}
-        study.tracker.log_analysis(run, rounded, scores)
-        _log_stability(study, run, stability(scores))
-    return study.tracker.read_study(run)
-
-
-def _log_stability(study: Study, run: str, correlation: float | None) -> None:
-    """Record how well two halves of the samples agree on the ranking; warn if they do not."""
-    if correlation is None:
-        return
-    study.tracker.log_figures(run, {"sensitivity_stability": correlation})
-    if correlation < LOW_STABILITY:
-        _log.warning(
-            "The layers' ranking is unsure: two halves of the samples correlate by %.2f only. "
-            "Raise sensitivity.samples.",
-            correlation,
-        )
 
 
 class _Trials:

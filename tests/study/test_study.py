@@ -116,7 +116,7 @@ def test_stability_of_the_ranking_is_recorded_and_a_low_one_warned_of(
     (held,) = tracker.studies.values()
     assert -1 <= held.figures["sensitivity_stability"] <= 1
     before = len(caplog.records)
-    monkeypatch.setattr("seqto.study.explore.LOW_STABILITY", 2.0)
+    monkeypatch.setattr("seqto.study.ranking.LOW_STABILITY", 2.0)
     lab.run(MemoryTracker())
     assert "ranking is unsure" in caplog.records[before].getMessage()
 
