@@ -402,13 +402,16 @@ class Served:
             for run, own in zip(runs, tags, strict=True)
             if own.get("seqto.kind") == "study"
         }
-        finished = Counter(
-            own["mlflow.parentRunId"]
+        done = [
+            own
             for run, own in zip(runs, tags, strict=True)
             if own.get("seqto.kind") == "candidate" and run.info.status == "FINISHED"
-        )
+        ]
+        finished = Counter(own["mlflow.parentRunId"] for own in done)
+        apart = {(own["mlflow.parentRunId"], own["seqto.key"]) for own in done}
         found = [] if len(parents) == studies else [f"{len(parents)} studies"]
         found += [] if set(finished) == parents else ["candidates under another parent"]
+        found += [] if len(apart) == len(done) else ["candidates finished twice"]
         found += [
             f"{count} candidates of {parent}"
             for parent, count in finished.items()
