@@ -6,9 +6,10 @@ OpenCL device there is, such as PoCL), and on OpenVINO where the environment has
 is not there has the reason in its row. Behind the tracker the process that serves a session is
 killed once while samples run, and the outputs still have to be the same.
 
-    python scripts/benchmark_devices.py --images 20
+    python scripts/benchmark_devices.py --images 20 --devices cpu,tvm,tvm_rpc
     export OCL_ICD_VENDORS=<folder of PoCL's .icd>
     python scripts/benchmark_devices.py --devices opencl,mali --images 4
+    <with onnxruntime-openvino>/bin/python scripts/benchmark_devices.py --devices cpu,openvino
 
 Latency is shown where it means something: PoCL's says nothing of a GPU.
 """
@@ -120,9 +121,17 @@ def compare(name: str, made: Mapping[str, Model], samples: Samples, repeats: int
                     print(f"{name:10} not run, it needs {lacks[0]}", flush=True)
                     return
             for kind, model in made.items():
-                print(row(name, kind, device, model, samples), flush=True)
+                print(attempt(name, kind, device, model, samples), flush=True)
     except (SeqtoError, ImportError, OSError) as error:
         print(f"{name:10} not run: {error}", flush=True)
+
+
+def attempt(name: str, kind: str, device: Device, model: Model, samples: Samples) -> Row | str:
+    """Return the row of a candidate, or why it has none: the others run all the same."""
+    try:
+        return row(name, kind, device, model, samples)
+    except SeqtoError as error:
+        return f"{name:10} {kind:8} not run: {error}"
 
 
 def row(name: str, kind: str, device: Device, model: Model, samples: Samples) -> Row:

@@ -221,13 +221,15 @@ class Photos(CalibrationDataReader):
 
 
 def predicted(record: StudyRecord) -> str:
-    """Return the range of predicted over measured divergence."""
+    """Return the range of predicted over measured divergence, of what was predicted."""
     costs = {each.layer.name: each.costs for each in record.scores}
     quotients = [
-        sum(costs[layer].get(precision, 0.0) for layer, precision in trial.candidate.precisions)
+        sum(costs[layer][precision] for layer, precision in trial.candidate.precisions)
         / trial.metrics["divergence"]
         for trial in record.trials
-        if trial.metrics["accuracy_loss"] <= WORKS and not trial.candidate.is_float
+        if trial.metrics["accuracy_loss"] <= WORKS
+        and not trial.candidate.is_float
+        and all(precision in costs[layer] for layer, precision in trial.candidate.precisions)
     ]
     return f"{min(quotients):.2f} to {max(quotients):.2f}" if quotients else ""
 

@@ -14,6 +14,7 @@ from seqto.graph.files import save_model
 from seqto.graph.sessions import open_session
 from seqto.graph.unpacking import unpacked
 from seqto.pareto.limits import ANSWER, constraint_of
+from seqto.pareto.lost import lost
 from seqto.protocols import Quantizer
 from seqto.report.answer import answer, with_basis
 from seqto.report.terminal import print_front
@@ -254,6 +255,16 @@ class Result:
     def small(self) -> TunedCandidate | None:
         """The member of the front with the smallest file."""
         return self.recommended.get("small")
+
+    @property
+    def lost(self) -> tuple[TunedCandidate, ...]:
+        """The candidates that nobody measured because their device got lost.
+
+        They say nothing of the candidate, and with them the answer might be another one. The same
+        call measures them if the study was recorded.
+        """
+        missing = {each.id for each in lost(self._record.trials)}
+        return tuple(each for each in self.candidates if each._trial.id in missing)
 
     def to_frame(self) -> "pandas.DataFrame":
         """Return all candidates as a pandas DataFrame, one row per candidate."""

@@ -21,8 +21,12 @@ NDK = "TVM_NDK_CC"
 
 _COMPLAINT = re.compile(r"(?i)error:|undefined reference|incompatible|cannot find|wrong format")
 
-RULES = 1
+RULES = 2
 """The version of the rewrites and schedules; libraries of other versions are not reused."""
+
+
+LONGEST_NAME = 100
+"""Kernels are named by all that is fused in them, and PoCL fails if no file can have that name."""
 
 
 @dataclass(frozen=True)
@@ -142,14 +146,11 @@ def _failing_node(error: BaseException) -> str:
 
 def _compiled(imported: Any, recipe: Recipe) -> Any:
     import tvm
-    from tvm import relax
 
     target = tvm.target.Target(dict(recipe.target), host=_host(recipe))
-    pipeline = _cpu_pipeline(target, recipe) if recipe.on_cpu else None
+    pipeline = _cpu_pipeline(target, recipe) if recipe.on_cpu else _gpu_pipeline(target)
     with target:
-        return tvm.compile(
-            imported, target, relax_pipeline=pipeline or relax.get_default_pipeline(target)
-        )
+        return tvm.compile(imported, target, relax_pipeline=pipeline)
 
 
 def _host(recipe: Recipe) -> Any:
@@ -172,6 +173,24 @@ def _cpu_pipeline(target: Any, recipe: Recipe) -> Any:
             *pipeline.finalize_passes(target),
         ]
     )
+
+
+def _gpu_pipeline(target: Any) -> Any:
+    """Return TVM's own pipeline, with names that drivers can make files of."""
+    import tvm
+    from tvm import relax
+
+    @tvm.transform.module_pass(opt_level=0, name="ShortNames")
+    def short_names(module: Any, _: Any) -> Any:
+        for at, (variable, function) in enumerate(module.functions_items()):
+            name = variable.name_hint
+            if len(name) > LONGEST_NAME and "global_symbol" in (function.attrs or {}):
+                short = f"{name[:LONGEST_NAME]}_{at}"
+                module[variable] = function.with_attr("global_symbol", short)
+        return module
+
+    steps = [relax.get_default_pipeline(target), short_names, relax.transform.NormalizeGlobalVar()]
+    return tvm.transform.Sequential(steps)
 
 
 def _export(executable: Any, recipe: Recipe, path: Path) -> None:

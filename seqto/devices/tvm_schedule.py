@@ -5,6 +5,7 @@ over threads. The rule here computes one tile of the output at a time. The tile 
 during the reduction, and what is fused behind it (bias, activation, quantization) is applied there.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -13,14 +14,46 @@ if TYPE_CHECKING:
 _REDUCTION = 2
 """TVM's number for an axis that is summed over."""
 
-LANES = 8
-"""Values along the innermost axis of a tile; twice as many if that divides the axis."""
+_LOADS = ("TensorLoad", "BufferLoad")
+"""TVM's names for reading a value."""
 
-ROWS = 8
-"""Output channels in a tile: each value that is read is used this many times."""
+LANES = 8
+"""Values in a vector register; twice as many where the CPU has AVX-512."""
+
+REGISTERS = 12
+"""Vectors of sums that stay in registers, of 16; twice as many where the CPU has AVX-512."""
+
+ROWS = 16
+"""The most rows in a tile: each value that is read is used this many times."""
 
 WORTH_A_THREAD = 4096
 """Below this many values, waking the other threads costs more than it saves."""
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """What a CPU's registers hold."""
+
+    lanes: int = LANES
+    registers: int = REGISTERS
+
+    def width(self, extent: int) -> int:
+        """Return how many values of an axis to compute at a time: one or two vectors."""
+        # Tiles that do not divide evenly need guards, and LLVM is slow with a vector and a half.
+        whole = [each * self.lanes for each in (2, 1) if extent % (each * self.lanes) == 0]
+        return whole[0] if whole else max(_divisors(extent, self.lanes))
+
+    def rows(self, extent: int, width: int) -> int:
+        """Return how many rows of this width to compute at a time."""
+        return max(_divisors(extent, min(ROWS, self.registers // -(-width // self.lanes))))
+
+
+def vectors_of(target: Any) -> Vectors:
+    """Return what the registers of the target's CPU hold."""
+    from tvm.target import codegen
+
+    wide = codegen.target_has_features("avx512f", target)
+    return Vectors(2 * LANES, 2 * REGISTERS) if wide else Vectors()
 
 
 def schedule_pass() -> Any:
@@ -29,18 +62,18 @@ def schedule_pass() -> Any:
 
     class VectorizeAndParallelize(dlight.base.ScheduleRule):
         def apply(self, func: Any, target: Any, tunable: bool) -> Any:
-            return scheduled(func)
+            return scheduled(func, vectors_of(target))
 
     return dlight.ApplyDefaultSchedule(VectorizeAndParallelize())
 
 
-def scheduled(func: Any) -> Any:
+def scheduled(func: Any, vectors: Vectors) -> Any:
     """Return a schedule of this function, or None if none is known; it then runs unscheduled."""
     from tvm import s_tir
 
     schedule = s_tir.Schedule(func)
     try:
-        _apply(schedule)
+        _apply(schedule, vectors)
     except (s_tir.ScheduleError, _UnknownFormError):
         return None
     return schedule
@@ -50,7 +83,7 @@ class _UnknownFormError(Exception):
     """Loops that this module has no schedule for."""
 
 
-def _apply(schedule: "s_tir.Schedule") -> None:
+def _apply(schedule: "s_tir.Schedule", vectors: Vectors) -> None:
     blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
     summing = [block for block in blocks if _is_reduction(schedule, block)]
     last = blocks.index(summing[-1]) if summing else -1
@@ -58,15 +91,18 @@ def _apply(schedule: "s_tir.Schedule") -> None:
     fused = epilogue[0] if summing and len(epilogue) == 1 else None
     if fused is not None and not _same_loops(schedule, summing[-1], fused):
         fused = None
-    for block in blocks[: last + 1]:
-        if _is_copy(schedule, block):
-            schedule.compute_inline(block)
-        elif not _is_reduction(schedule, block):
-            _elementwise(schedule, block)
-    for block in epilogue if fused is None else []:
-        _elementwise(schedule, block)
+    before = [block for block in blocks[: last + 1] if not _is_reduction(schedule, block)]
+    for block in [block for block in before if _is_copy(schedule, block)]:
+        schedule.compute_inline(block)
+        before.remove(block)
+    padding = None
+    if len(before) == len(summing) == 1 and _by_pictures(schedule, summing[0]):
+        # The pictures of a depthwise convolution are padded there, one at a time.
+        padding = before.pop()
+    for block in [*before, *(epilogue if fused is None else [])]:
+        _elementwise(schedule, block, vectors)
     for block in summing:
-        _tiled(schedule, block, fused if block is summing[-1] else None)
+        _tiled(schedule, block, fused if block is summing[-1] else None, padding, vectors)
 
 
 def _is_reduction(schedule: "s_tir.Schedule", block: Any) -> bool:
@@ -77,7 +113,7 @@ def _is_copy(schedule: "s_tir.Schedule", block: Any) -> bool:
     """Tell whether a block only copies, as the padding in front of a pointwise convolution does."""
     body = schedule.get(block).body
     # TVM 0.27 has no class for a load that works with isinstance.
-    return type(body).__name__ == "BufferStore" and type(body.value).__name__ == "BufferLoad"
+    return type(body).__name__ == "BufferStore" and type(body.value).__name__ in _LOADS
 
 
 def _inlined(schedule: "s_tir.Schedule", blocks: list[Any]) -> list[Any]:
@@ -99,9 +135,12 @@ def _same_loops(schedule: "s_tir.Schedule", block: Any, other: Any) -> bool:
     return spatial == [_extent(schedule, loop) for loop in schedule.get_loops(other)]
 
 
-def _loops(schedule: "s_tir.Schedule", block: Any) -> tuple[list[Any], list[Any]]:
+def _loops(
+    schedule: "s_tir.Schedule", block: Any, loops: list[Any] | None = None
+) -> tuple[list[Any], list[Any]]:
     """Return the loops over a block's outputs, and those that sum."""
-    loops, axes = schedule.get_loops(block), schedule.get(block).iter_vars
+    loops = schedule.get_loops(block) if loops is None else loops
+    axes = schedule.get(block).iter_vars
     if len(loops) != len(axes):
         raise _UnknownFormError("the block has loops that are none of its axes")
     pairs = list(zip(loops, axes, strict=True))
@@ -116,7 +155,7 @@ def _extent(schedule: "s_tir.Schedule", loop: Any) -> int:
         raise _UnknownFormError("the loop's length is only known at run time") from error
 
 
-def _elementwise(schedule: "s_tir.Schedule", block: Any) -> None:
+def _elementwise(schedule: "s_tir.Schedule", block: Any, vectors: Vectors) -> None:
     """Vectorize a block that computes each value by itself, and spread it over the threads."""
     if not schedule.get_loops(block):
         return
@@ -126,7 +165,7 @@ def _elementwise(schedule: "s_tir.Schedule", block: Any) -> None:
     for loop in outer:
         count *= _extent(schedule, loop)
     if not _is_conditional(schedule, block):
-        width = _divisor(_extent(schedule, inner), 8 * LANES)
+        width = max(_divisors(_extent(schedule, inner), 4 * vectors.lanes))
         over, within = schedule.split(inner, [None, width])
         schedule.vectorize(within)
         outer = [*outer, over]
@@ -139,65 +178,135 @@ def _is_conditional(schedule: "s_tir.Schedule", block: Any) -> bool:
     return "if_then_else" in str(schedule.get(block).body)
 
 
-def _tiled(schedule: "s_tir.Schedule", block: Any, epilogue: Any | None) -> None:
+def _tiled(
+    schedule: "s_tir.Schedule",
+    block: Any,
+    epilogue: Any | None,
+    padding: Any | None,
+    vectors: Vectors,
+) -> None:
     """Compute a reduction in tiles of its output, each with its epilogue."""
-    spatial, summing = _loops(schedule, block)
     size = 1
-    for loop in spatial:
+    for loop in _loops(schedule, block)[0]:
         size *= _extent(schedule, loop)
     if size == 1:
         return
     if epilogue is None:
         epilogue = schedule.cache_write(block, 0, "local")
-        spatial, summing = _loops(schedule, block)
     else:
         schedule.set_scope(block, 0, "local")
-    if _extent(schedule, summing[0]) == 1:
-        _by_rows(schedule, block, epilogue, size)
+    if _is_pointwise(schedule, block):
+        _flatten(schedule, block, epilogue)
+    by_pictures = _by_pictures(schedule, block)
+    if by_pictures and _is_strided(schedule, block):
+        _by_rows(schedule, block, epilogue, padding, size)
         return
-    outer = _tile(schedule, epilogue)
-    schedule.compute_at(block, outer, preserve_unit_loops=True)
-    loops = schedule.get_loops(block)
-    tile, steps = loops[1 : 1 + len(spatial)], loops[1 + len(spatial) :]
+    outer, at = _tile(schedule, epilogue, vectors, by_pictures)
+    schedule.compute_at(block, at, preserve_unit_loops=True)
+    outside = 3 if by_pictures else 1
+    tile, steps = _loops(schedule, block, schedule.get_loops(block)[outside:])
     schedule.reorder(*steps, *tile)
     _unrolled(schedule, [loop for loop in tile if _extent(schedule, loop) > 1])
+    if padding is not None:
+        schedule.compute_at(padding, outer)
     # In this order: a block with a separate initialisation no longer counts as a reduction.
     if size >= WORTH_A_THREAD:
         schedule.parallel(outer)
     schedule.decompose_reduction(block, steps[0])
 
 
-def _by_rows(schedule: "s_tir.Schedule", block: Any, epilogue: Any, size: int) -> None:
-    """Compute one row at a time, for depthwise convolutions, whose channels share no inputs.
+def _by_pictures(schedule: "s_tir.Schedule", block: Any) -> bool:
+    """Tell whether each output picture is made of one of the input, as by a depthwise convolution.
+
+    Its channels share no inputs, so a tile has rows of one picture.
+    """
+    if not _is_convolution(schedule, block):
+        return False
+    _, summing = _loops(schedule, block)
+    return _extent(schedule, summing[0]) == 1 and _input_shape(schedule, block)[1] != 1
+
+
+def _is_pointwise(schedule: "s_tir.Schedule", block: Any) -> bool:
+    """Tell whether each pixel of the output is made of the same pixel of the input."""
+    if not _is_convolution(schedule, block):
+        return False
+    spatial, summing = _loops(schedule, block)
+    picture = [_extent(schedule, loop) for loop in spatial[2:]]
+    window = [_extent(schedule, loop) for loop in summing[1:]]
+    return window == [1, 1] and _input_shape(schedule, block)[2:] == picture
+
+
+def _is_convolution(schedule: "s_tir.Schedule", block: Any) -> bool:
+    """Tell whether a block has the axes of a convolution of pictures."""
+    spatial, summing = _loops(schedule, block)
+    return len(spatial) == 4 and len(summing) == 3 and len(_input_shape(schedule, block)) == 4
+
+
+def _input_shape(schedule: "s_tir.Schedule", block: Any) -> list[Any]:
+    # A length that is only known at run time has no value.
+    return [getattr(size, "value", None) for size in schedule.get(block).reads[0].source.shape]
+
+
+def _is_strided(schedule: "s_tir.Schedule", block: Any) -> bool:
+    """Tell whether a row skips inputs, which are slow to collect in vectors."""
+    from tvm.sym import detect_linear_equation
+
+    inner = schedule.get(block)
+    first = inner.reads[0].region[-1].min
+    found = detect_linear_equation(first, [inner.iter_vars[3].var])
+    return not found or getattr(found[0], "value", None) != 1
+
+
+def _flatten(schedule: "s_tir.Schedule", block: Any, epilogue: Any) -> None:
+    """Make one axis of the rows and columns of a picture: more of it fits vectors evenly."""
+    width = schedule.get(block).iter_vars[3].dom.extent
+    schedule.transform_layout(block, ("write", 0), lambda n, c, y, x: (n, c, y * width + x))
+    schedule.transform_block_layout(
+        block, lambda n, c, y, x, i, j, k: (n, c, y * width + x, i, j, k)
+    )
+    schedule.transform_block_layout(epilogue, lambda n, c, y, x: (n, c, y * width + x))
+
+
+def _by_rows(
+    schedule: "s_tir.Schedule", block: Any, epilogue: Any, padding: Any | None, size: int
+) -> None:
+    """Compute a depthwise convolution one row at a time.
 
     LLVM unrolls the short reduction and vectorizes the row.
     """
-    *outer, _ = schedule.get_loops(epilogue)
-    row = schedule.fuse(*outer)
+    *outer, row, _ = schedule.get_loops(epilogue)
+    picture = schedule.fuse(*outer)
     schedule.compute_at(block, row)
+    if padding is not None:
+        schedule.compute_at(padding, picture)
     if size >= WORTH_A_THREAD:
-        schedule.parallel(row)
+        schedule.parallel(picture)
 
 
-def _tile(schedule: "s_tir.Schedule", block: Any) -> Any:
-    """Cut a block's loops into tiles; return the loop over the tiles."""
+def _tile(
+    schedule: "s_tir.Schedule", block: Any, vectors: Vectors, by_pictures: bool
+) -> tuple[Any, Any]:
+    """Cut a block's loops into tiles; return the loop for threads, and the one over the tiles."""
     loops = schedule.get_loops(block)
-    row, column = _row_and_column(schedule, loops)
-    cut = {row: ROWS, column: LANES}
+    row, column = (2, 3) if by_pictures else _row_and_column(schedule, loops)
+    width = vectors.width(_extent(schedule, loops[column]))
+    cut = {column: width}
+    if row >= 0:
+        cut[row] = vectors.rows(_extent(schedule, loops[row]), width)
     outer, inner = [], []
     for at, loop in enumerate(loops):
         if at in cut:
-            extent = _extent(schedule, loop)
-            double = at == column and extent % (2 * LANES) == 0
-            width = 2 * LANES if double else _divisor(extent, cut[at])
-            over, within = schedule.split(loop, [None, width])
+            over, within = schedule.split(loop, [None, cut[at]])
             inner.append(within)
             outer.append(over)
         else:
             outer.append(loop)
     schedule.reorder(*outer, *inner)
     _unrolled(schedule, inner)
-    return schedule.fuse(*outer)
+    if by_pictures:
+        return schedule.fuse(*outer[:2]), outer[3]
+    whole = schedule.fuse(*outer)
+    return whole, whole
 
 
 def _row_and_column(schedule: "s_tir.Schedule", loops: list[Any]) -> tuple[int, int]:
@@ -215,6 +324,5 @@ def _unrolled(schedule: "s_tir.Schedule", loops: list[Any]) -> None:
         schedule.vectorize(loop)
 
 
-def _divisor(number: int, limit: int) -> int:
-    """Return the largest divisor up to the limit; tiles that do not divide evenly need guards."""
-    return max(each for each in range(1, min(number, limit) + 1) if number % each == 0)
+def _divisors(number: int, limit: int) -> list[int]:
+    return [each for each in range(1, min(number, limit) + 1) if number % each == 0]

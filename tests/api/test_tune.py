@@ -18,6 +18,7 @@ import pytest
 from commands import Command
 
 import seqto as door
+from seqto.devices.fake import FakeDevice
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.errors import (
     ConfigError,
@@ -532,6 +533,25 @@ def test_limits_that_nothing_meets_leave_the_result(digits: Digits) -> None:
     assert found.answer is None and found.front
     with pytest.raises(ConstraintError, match="No candidate has size_ratio <= 0.01; the nearest"):
         _ = found.best
+
+
+def test_lost_candidates_are_told_in_the_result(
+    digits: Digits, caplog: pytest.LogCaptureFixture
+) -> None:
+    device = FakeDevice(loses=["Gemm"], warmup=0, repeats=1)
+    found = door.tune("digits", digits[0], device=device, tracking=None, **QUICK)
+    told = "1 of 3 candidates was not measured because the device got lost"
+    (gone,) = [each for each in found.candidates if each.failure]
+    assert found.lost == (gone,) and gone.failure.startswith("DeviceTransportError")
+    assert told in " ".join(str(found).split())
+    assert told in " ".join(found._repr_html_().split()) and told in caplog.text
+
+
+def test_a_candidate_that_failed_by_itself_is_not_lost(digits: Digits) -> None:
+    device = FakeDevice(rejects=["Gemm"], warmup=0, repeats=1)
+    found = door.tune("digits", digits[0], device=device, tracking=None, **QUICK)
+    assert any(each.failure for each in found.candidates)
+    assert found.lost == () and "got lost" not in str(found)
 
 
 # From where it is called

@@ -1,6 +1,7 @@
 """The Mali target as far as it goes without a phone: code, linking, and OpenCL's own compiler."""
 
 import os
+import re
 import shutil
 import struct
 from pathlib import Path
@@ -137,6 +138,9 @@ def test_a_host_without_a_triple_is_this_machine(phone: TvmDevice) -> None:
 def test_kernels_are_made_with_the_stock_wheel(phone: TvmDevice, kind: str) -> None:
     source = kernels(kind, phone)
     assert source.count("__kernel") > 5
+    names = re.findall(r"__kernel void.*?(\w+)\(", source)
+    # Drivers make files of them; dynamic quantization fuses dozens of operations.
+    assert names and max(map(len, names)) < 2 * tvm_compile.LONGEST_NAME
 
 
 @pytest.mark.skipif(CROSS is None, reason="needs aarch64-linux-gnu-g++ (g++-aarch64-linux-gnu)")

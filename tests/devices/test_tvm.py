@@ -108,8 +108,8 @@ def test_all_functions_of_a_network_are_scheduled(monkeypatch: pytest.MonkeyPatc
     found: list[bool] = []
     apply = tvm_schedule.scheduled
 
-    def noted(func: Any) -> Any:
-        schedule = apply(func)
+    def noted(func: Any, vectors: tvm_schedule.Vectors) -> Any:
+        schedule = apply(func, vectors)
         found.append(schedule is not None)
         return schedule
 
@@ -119,16 +119,71 @@ def test_all_functions_of_a_network_are_scheduled(monkeypatch: pytest.MonkeyPatc
     assert len(found) > 5 and all(found)
 
 
-def test_scheduled_code_has_vectors_and_threads() -> None:
+def scheduled_code(model: Model) -> str:
+    """Return what TVM makes of a model, as a program."""
     import tvm
     from tvm.relax.backend.cpu_generic import pipeline
 
-    imported = tvm_compile._imported(prepare(mobile()), "tvm")
+    imported = tvm_compile._imported(model, "tvm")
     target = tvm.target.Target(dict(TvmDevice()._recipe().target))
     steps = [*pipeline.legalize_passes(target), tvm_schedule.schedule_pass()]
     with target:
-        text = str(tvm.transform.Sequential(steps)(imported))
+        return str(tvm.transform.Sequential(steps)(imported))
+
+
+def test_scheduled_code_has_vectors_and_threads() -> None:
+    text = scheduled_code(prepare(mobile()))
     assert "T.vectorized" in text and "T.unroll" in text
+
+
+CONVOLUTIONS: dict[str, tuple[list[int], dict[str, Any]]] = {
+    "pointwise": ([24, 6, 1, 1], {}),
+    "pointwise_strided": ([16, 6, 1, 1], {"strides": [2, 2]}),
+    "pointwise_padded": ([8, 6, 1, 1], {"pads": [1, 1, 1, 1]}),
+    "depthwise": ([6, 1, 3, 3], {"group": 6, "pads": [1, 1, 1, 1]}),
+    "depthwise_bare": ([6, 1, 5, 5], {"group": 6}),
+    "depthwise_strided": ([6, 1, 5, 5], {"group": 6, "strides": [2, 2], "pads": [2, 2, 2, 2]}),
+    "depthwise_dilated": ([6, 1, 3, 3], {"group": 6, "dilations": [2, 2], "pads": [2, 2, 2, 2]}),
+    "multiplied": ([12, 1, 3, 3], {"group": 6, "pads": [1, 1, 1, 1]}),
+    "grouped": ([8, 3, 3, 3], {"group": 2, "pads": [0, 1, 1, 0]}),
+    "dense": ([10, 6, 3, 3], {"strides": [1, 2], "pads": [1, 1, 1, 1]}),
+}
+
+
+@pytest.mark.parametrize("picture", [(14, 14), (7, 7), (5, 9), (16, 32)])
+def test_convolutions_of_every_kind_agree(picture: tuple[int, int]) -> None:
+    nodes, weights = [], []
+    for name, (shape, attributes) in CONVOLUTIONS.items():
+        weights.append(weight(f"{name}_w", *shape))
+        inputs = ["x", f"{name}_w"]
+        nodes.append(helper.make_node("Conv", inputs, [f"{name}_c"], name, **attributes))
+        nodes.append(helper.make_node("Relu", [f"{name}_c"], [name], f"{name}_relu"))
+    outputs = {name: [1, None, None, None] for name in CONVOLUTIONS}
+    model = prepare(build(nodes, weights, {"x": [1, 6, *picture]}, outputs))
+    samples = random_samples(model, count=1)
+    found = TvmDevice().load(model).run(samples.inputs)
+    for name, here, there in zip(
+        CONVOLUTIONS, found, run(model, dict(samples.inputs)), strict=True
+    ):
+        np.testing.assert_allclose(here, there, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_a_pointwise_convolution_copies_nothing_and_has_full_vectors() -> None:
+    convolution = helper.make_node("Conv", ["x", "w"], ["y"], "conv")
+    weights, inputs = [weight("w", 24, 8, 1, 1)], {"x": [1, 8, 4, 20]}
+    text = scheduled_code(prepare(build([convolution], weights, inputs, {"y": [1, 24, 4, 20]})))
+    assert "pad_temp" not in text
+    # Of rows of 20 values each, 16 would not fit into one evenly.
+    wide = tvm_schedule.Vectors().lanes
+    assert f"T.vectorized(T.int64({2 * wide}))" in text or f"T.vectorized(T.int64({wide}))" in text
+
+
+@pytest.mark.parametrize(
+    ("extent", "width", "rows"), [(64, 16, 6), (40, 8, 12), (196, 7, 12), (49, 7, 12), (3, 3, 12)]
+)
+def test_tiles_fit_the_registers(extent: int, width: int, rows: int) -> None:
+    vectors = tvm_schedule.Vectors(lanes=8, registers=12)
+    assert (vectors.width(extent), vectors.rows(48, width)) == (width, rows)
 
 
 def test_an_unknown_operation_is_named() -> None:
