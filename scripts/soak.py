@@ -525,7 +525,7 @@ def _fuzzed(
             well += end(*running.popleft())
     while running:
         well += end(*running.popleft())
-    step.note = f"{well} gave a right result, {step.done - well} one line"
+    step.note = f"{well} gave a result, {step.done - well} one line"
     return step
 
 
