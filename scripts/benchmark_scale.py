@@ -48,13 +48,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--samples")
     parser.add_argument("--repeats", type=int, default=12_000, help="inferences that are timed")
     parser.add_argument("--counts", action="store_true", help="count only, and time nothing")
+    parser.add_argument("--times", action="store_true", help="time only, and count nothing")
     parser.add_argument("more", nargs="*", help="further words of a study")
     given = parser.parse_args(arguments)
     words = [*model_words(given.model), *sample_words(given.samples)] if given.model else []
     words += [f"device.repeats={1 if given.counts else given.repeats}", *given.more]
     context = build_context(composed(words), {"tracking": MemoryTracker()})
-    _print_bytes(context)
-    _print_requests(context)
+    if not given.times:
+        _print_bytes(context)
+        _print_requests(context)
     if not given.counts:
         _print_times(context)
 
@@ -64,18 +66,25 @@ def _assignments(context: Context) -> list[Assignment]:
     return [Assignment(at, Candidate.excluding(names, names[:at])) for at in range(CANDIDATES)]
 
 
+def _others(context: Context, count: int) -> list[Assignment]:
+    """Return candidates to begin with: what a pool has measured once it does not measure again."""
+    names = context.subject.layer_names
+    return [Assignment(at, Candidate.excluding(names, names[-at - 1 :])) for at in range(count)]
+
+
 def _print_times(context: Context) -> None:
     assignments, parts, subject = _assignments(context), context.parts, context.subject
     print("\n| workers | processes, s | ray, s | ray costs, ms a candidate |\n|---|---|---|---|")
     for count in (1, 2, 4):
+        first = _others(context, count)
         with Pool(parts, subject, MemoryTracker(), count) as pool:
-            list(pool.launch(None, assignments[:count]))
+            list(pool.launch(None, first))
             here = _seconds(pool, assignments)
         options = {"num_cpus": count, "logging_level": 40, "log_to_driver": False}
         with connected(options):
             cluster = Cluster(parts, subject, MemoryTracker(), 1, {"num_cpus": 1})
             # Processes start, import and get the study's content once.
-            list(cluster.launch(None, assignments[:count]))
+            list(cluster.launch(None, first))
             there = _seconds(cluster, assignments)
         costs = (there - here) / CANDIDATES * 1000
         print(f"| {count} | {here:.1f} | {there:.1f} | {costs:.0f} |", flush=True)

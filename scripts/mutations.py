@@ -3,6 +3,8 @@
 import random
 import socket
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -16,9 +18,9 @@ def free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def chain(layers: int) -> onnx.ModelProto:
-    """Return convolutions in a row and a dense layer, for 8 x 8 digits."""
-    drawn, nodes, weights, before, width = np.random.RandomState(0), [], [], "image", 1
+def chain(layers: int, channels: int = 1) -> onnx.ModelProto:
+    """Return convolutions in a row and a dense layer, for images of 8 x 8 pixels."""
+    drawn, nodes, weights, before, width = np.random.RandomState(0), [], [], "image", channels
 
     def weight(name: str, *shape: int) -> str:
         values = drawn.randn(*shape) / np.sqrt(np.prod(shape[1:]) / 2)
@@ -35,7 +37,7 @@ def chain(layers: int) -> onnx.ModelProto:
     graph = helper.make_graph(
         nodes,
         "chain",
-        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["N", 1, 8, 8])],
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["N", channels, 8, 8])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 10])],
         weights,
     )
@@ -71,7 +73,7 @@ def mutated_model(base: bytes, chance: random.Random) -> tuple[bytes, str]:
         try:
             change(model, chance)
             how.append(change.__name__)
-        except (IndexError, ValueError, TypeError, AttributeError) as error:
+        except Exception as error:  # Of onnx too, where one change meets what another one left.
             how.append(f"{change.__name__} ({error})")
     return model.SerializeToString(), ", ".join(how)
 
@@ -214,3 +216,115 @@ def _word(keys: Sequence[str], chance: random.Random) -> str:
         at = chance.randrange(len(key) + 1)
         return f"{key[:at]}{chance.choice('xé=.@/:')}{key[at:]}={value}"
     return chance.choice((value or "-x", f"--{key}", f"{key}", "-x", "--cfg", "=", "key="))
+
+
+def mutated_samples(folder: Path, chance: random.Random) -> tuple[list[str], str]:
+    """Write samples with something wrong, and a model; return words for them, and what it is.
+
+    They are arrays in a file, or images in a folder with a CSV.
+    """
+    if chance.random() < 0.5:
+        return _mutated_arrays(folder, chance)
+    return _mutated_images(folder, chance)
+
+
+def _mutated_arrays(folder: Path, chance: random.Random) -> tuple[list[str], str]:
+    drawn = np.random.RandomState(chance.randrange(2**31))
+    arrays: dict[str, Any] = {
+        "image": drawn.rand(100, 1, 8, 8).astype(np.float32),
+        "labels": drawn.randint(0, 10, 100),
+    }
+    path, how = folder / "samples.npz", "bytes"
+    if chance.random() < 0.7:
+        how = chance.choice(sorted(_ARRAYS))
+        name = chance.choice(sorted(arrays))
+        arrays[name] = _ARRAYS[how](arrays[name])
+        how = f"{name}: {how}"
+        np.savez(path, **arrays)
+    else:
+        np.savez(path, **arrays)
+        path.write_bytes(damaged_bytes(path.read_bytes(), chance))
+    (folder / "model.onnx").write_bytes(chain(3).SerializeToString())
+    return ["dataset=npz", "dataset.path=samples.npz"], how
+
+
+_ARRAYS: dict[str, Callable[[Any], Any]] = {
+    "not finite": lambda held: np.where(np.arange(len(held)) % 7 == 0, np.nan, held.T).T,
+    "huge": lambda held: held.astype(np.float64) * 1e300,
+    "negative": lambda held: -held,
+    "text": lambda held: held.astype(str),
+    "objects": lambda held: np.array([{"a": 1}] * len(held), object),
+    "none": lambda held: held[:0],
+    "one": lambda held: held[:1],
+    "fewer": lambda held: held[:60],
+    "no axis": lambda held: held.ravel()[0],
+    "more axes": lambda held: held[..., None, None],
+    "other kind": lambda held: held.astype(np.complex64),
+    "bits": lambda held: held > 0,
+    "all the same": lambda held: np.zeros_like(held),
+    "columns": lambda held: np.zeros(len(held), [("a", "f4"), ("b", "i4")]),
+    "large numbers": lambda held: np.full(len(held), 2**62),
+}
+
+
+def _mutated_images(folder: Path, chance: random.Random) -> tuple[list[str], str]:
+    from PIL import Image
+
+    place = folder / "photos"
+    place.mkdir()
+    drawn, rows = np.random.RandomState(chance.randrange(2**31)), ["file,label"]
+    for at in range(100):
+        pixels = drawn.randint(0, 255, (8, 8, 3), np.uint8)
+        Image.fromarray(pixels).save(place / f"{at}.png")
+        rows.append(f"{at}.png,{at % 10}")
+    how = chance.choice(("damaged", "strange", "table", "table"))
+    table = "\n".join(rows).encode()
+    if how == "damaged":
+        for path in chance.sample(sorted(place.glob("*.png")), chance.choice((1, 5, 100))):
+            path.write_bytes(damaged_bytes(path.read_bytes(), chance))
+    elif how == "strange":
+        how = chance.choice(sorted(_IMAGES))
+        _IMAGES[how](place / "0.png")
+    else:
+        old, new = chance.choice(_ROWS)
+        how = f"table: {old!r} -> {new!r}"
+        table = table.replace(old, new)
+    (place / "labels.csv").write_bytes(table)
+    (folder / "model.onnx").write_bytes(chain(3, 3).SerializeToString())
+    return ["dataset=images", "dataset.path=photos", "preprocess=imagenet"], how
+
+
+def _no_image(path: Path) -> None:
+    path.write_text("<svg xmlns='http://www.w3.org/2000/svg'/>")
+
+
+def _a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def _a_loop(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+def _nobody_may_read(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/proc/1/mem")
+
+
+def _a_bomb(path: Path) -> None:
+    from PIL import Image
+
+    Image.new("1", (30_000, 30_000)).save(path)
+
+
+_IMAGES = {
+    each.__name__: each for each in (_no_image, _a_folder, _a_loop, _nobody_may_read, _a_bomb)
+}
+_ROWS = (
+    *((b"5.png,", b"missing.png,"), (b"5.png,", b"../../etc/passwd,"), (b",3", b",99999999999999")),
+    *((b",3", b",-3"), (b",3", b","), (b",3", b",x"), (b"file,label", b"a,b"), (b",", b";")),
+    *((b"\n", b"\r"), (b"7.png", b"\x007.png"), (b"7", b"\xff"), (b"file,label\n", b"")),
+    *((b"5.png,5", b"5.png,5\n5.png,6"), (b"5.png,5", b'"5.png,5')),
+)

@@ -21,6 +21,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NoReturn
 
@@ -34,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until it is told to end; return the exit code."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     given = _parser().parse_args(arguments)
+    if str(given.artifacts or "").startswith("s3://") and find_spec("boto3") is None:
+        _end("artifacts in S3 need the package boto3 here (not where studies run): install it.")
     folder = given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     own = contextlib.nullcontext(given.backend) if given.backend else postgres(folder)

@@ -60,9 +60,15 @@ class Waiting(OnnxRuntimeDevice):
             Path.home().joinpath("busy").touch()
             time.sleep(300)
         return super().load(model)
+
+
+class Slow(OnnxRuntimeDevice):
+    def load(self, model):
+        time.sleep(0.3 * ("ON_A_NODE" in os.environ))
+        return super().load(model)
 """
-"""Devices of the user's own, of which nodes have no file: one kills whoever runs a float model, the
-other keeps the second node busy for good."""
+"""Devices of the user's own, of which nodes have no file: one kills whoever runs a float model,
+one keeps the second node busy for good, one takes its time on nodes."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,9 @@ class Cluster:
     server: str
     nodes: tuple["subprocess.Popen[bytes]", ...]
 
-    def start(self, name: str, *words: str) -> "subprocess.Popen[str]":
+    def start(
+        self, name: str, *words: str, experiment: str | None = None
+    ) -> "subprocess.Popen[str]":
         """Start a study in a folder of its own; the server is known by the environment only."""
         folder = self.folder / name
         folder.mkdir()
@@ -85,8 +93,9 @@ class Cluster:
         digits = load_digits()
         images = (digits.images[:, None] / 16).astype(np.float32)
         np.savez(folder / "digits.npz", image=images, labels=digits.target)
+        command = [sys.executable, "-m", "seqto"]
         return subprocess.Popen(
-            [sys.executable, "-m", "seqto", *STUDY, *words, f"tracking.experiment={name}", "-m"],
+            [*command, *STUDY, *words, f"tracking.experiment={experiment or name}", "-m"],
             cwd=folder,
             env={**surroundings(folder), "MLFLOW_TRACKING_URI": self.server},
             stdout=subprocess.PIPE,
@@ -116,6 +125,13 @@ class Cluster:
             )
             for run in client.search_runs([experiment.experiment_id], condition)
         )
+
+    def statuses(self, name: str) -> dict[str, str]:
+        """Return what became of each run."""
+        client = MlflowClient(self.server)
+        experiment = client.get_experiment_by_name(name)
+        runs = client.search_runs([experiment.experiment_id]) if experiment else []
+        return {run.info.run_id: run.info.status for run in runs}
 
 
 def surroundings(home: Path) -> dict[str, str]:
@@ -198,11 +214,39 @@ def test_store_in_a_file_is_refused_before_anything_runs(cluster: Cluster) -> No
     assert not (cluster.folder / "own.db").exists()
 
 
-def test_front_is_the_one_of_this_machine_also_when_a_node_is_lost(cluster: Cluster) -> None:
-    device = "device._target_=devices.Waiting"
-    ended(cluster.start("here", device, "device.workers=1"))
-    here = cluster.finished("here")
-    process = cluster.start("there", device, *cluster.launcher)
+@pytest.fixture(scope="module")
+def here(cluster: Cluster) -> list[tuple[object, ...]]:
+    """What the study measures on this machine, in one process."""
+    ended(cluster.start("here", "device._target_=devices.Waiting", "device.workers=1"))
+    return cluster.finished("here")
+
+
+def test_study_whose_driver_is_killed_goes_on_from_another_machine(
+    cluster: Cluster, here: list[tuple[object, ...]]
+) -> None:
+    """With another folder, home and cache; what was finished is not measured again."""
+    words = ("device._target_=devices.Slow", *cluster.launcher)
+    first = cluster.start("first", *words, experiment="moved")
+    while len(cluster.finished("moved")) < 2 and first.poll() is None:
+        time.sleep(0.1)
+    first.kill()
+    first.communicate()
+    before = cluster.statuses("moved")
+    assert first.returncode == -signal.SIGKILL and "RUNNING" in before.values(), "it was under way"
+    said = ended(cluster.start("second", *words, experiment="moved"))
+    assert "error:" not in said and "Traceback" not in said
+    assert cluster.finished("moved") == here
+    after = cluster.statuses("moved")
+    assert "RUNNING" not in after.values()
+    kept = {run for run, status in before.items() if status == "FINISHED"}
+    assert kept and all(after[run] == "FINISHED" for run in kept)
+    assert list(after.values()).count("FINISHED") == LAYERS + 2, "candidates and their one study"
+
+
+def test_front_is_the_one_of_this_machine_also_when_a_node_is_lost(
+    cluster: Cluster, here: list[tuple[object, ...]]
+) -> None:
+    process = cluster.start("there", "device._target_=devices.Waiting", *cluster.launcher)
     busy = cluster.folder / "two" / "busy"
     while not busy.exists() and process.poll() is None:
         time.sleep(0.1)
@@ -211,9 +255,7 @@ def test_front_is_the_one_of_this_machine_also_when_a_node_is_lost(cluster: Clus
     assert "error:" not in said
     assert "was lost" in said and "it runs again" in said
     assert cluster.finished("there") == here and len(here) == LAYERS + 1
-    client = MlflowClient(cluster.server)
-    experiment = client.get_experiment_by_name("there").experiment_id
-    statuses = [run.info.status for run in client.search_runs([experiment])]
+    statuses = list(cluster.statuses("there").values())
     assert set(statuses) == {"FINISHED"} and len(statuses) == LAYERS + 2, (
         "nothing ran twice, or runs"
     )

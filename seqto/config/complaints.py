@@ -70,6 +70,10 @@ def _complaint(error: BaseException) -> str:
         return _uncomposable(str(error))
     if isinstance(error, HydraException | OmegaConfBaseException):
         return _one_line(str(error))
+    if _raised_in(error) in ("hydra", "omegaconf"):
+        # Hydra raises ValueError and others, too: a group's choice that is a number, for one.
+        why = _one_line(str(error)).rstrip(".") or type(error).__name__
+        return f"these words make no config: {why}. See --help or conf/."
     return (
         f"unexpected {type(error).__name__}: {_one_line(str(error))} "
         "(SEQTO_DEBUG=1 shows the traceback)"
@@ -98,6 +102,15 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         yield error
         seen.append(error)
         error = error.__cause__ or error.__context__
+
+
+def _raised_in(error: BaseException) -> str:
+    """Return the package whose code raised an error."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    name = last.tb_frame.f_globals.get("__name__", "") if last else ""
+    return str(name).partition(".")[0]
 
 
 def _unusable(error: OSError) -> str:

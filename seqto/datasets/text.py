@@ -221,5 +221,5 @@ def _targets(labels: Sequence[str]) -> np.ndarray | tuple[str, ...]:
     """Return labels as class indices if all are whole numbers, else as the texts that they are."""
     try:
         return np.array([int(label) for label in labels], np.int64)
-    except ValueError:
+    except (ValueError, OverflowError):
         return tuple(labels)

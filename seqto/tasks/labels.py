@@ -5,6 +5,9 @@ import numpy as np
 from seqto.errors import DatasetError
 from seqto.types import Targets
 
+_LIMIT = 2**63
+"""What fits into an integer of NumPy is below."""
+
 
 def class_labels(targets: Targets, classes: int, samples: int) -> np.ndarray:
     """Return one class number per sample; refuse what is none of the model's classes."""
@@ -52,7 +55,9 @@ def check_count(targets: Targets, samples: int) -> None:
 def _is_whole_number(value: np.ndarray) -> bool:
     if value.size != 1 or value.dtype.kind not in "iubf":
         return False
-    return value.dtype.kind != "f" or float(value.item()).is_integer()
+    if value.dtype.kind == "f" and not float(value.item()).is_integer():
+        return False
+    return abs(int(value.item())) < _LIMIT
 
 
 def _shown(value: np.ndarray) -> str:

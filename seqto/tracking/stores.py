@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ import mlflow
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 from mlflow.tracking._tracking_service import utils as _tracking_service
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
 
 from seqto.errors import TrackingError
 from seqto.logs import at_level, errors_only
@@ -26,7 +28,6 @@ from seqto.secrets import mask_error, masked, without_user
 from seqto.tracking.ui import experiment_tags, run_page
 from seqto.types import Address
 
-_SQLITE = "sqlite:///"
 _URI_VARIABLE = "MLFLOW_TRACKING_URI"
 # By default MLflow tries for four minutes to reach a missing server.
 _IMPATIENT = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
@@ -141,6 +142,8 @@ class Store:
                 at_level(logging.WARNING, "alembic", "mlflow"),
                 errors_only("urllib3.connectionpool"),
             ):
+                if self._file is not None and not _has_content(self._file):
+                    _create(self.uri, self._file)
                 yield
         except Exception as error:  # From MLflow, SQLAlchemy or a missing driver.
             mask_error(error)
@@ -157,10 +160,54 @@ class Store:
 
     def _lock(self) -> contextlib.AbstractContextManager[object]:
         """Return a lock for creating a store, as two processes would migrate the same tables."""
-        path = Path(self.uri.removeprefix(_SQLITE).partition("?")[0])
-        if not self.uri.startswith(_SQLITE) or path.name in ("", ":memory:"):
-            return contextlib.nullcontext()
-        return _locked(path.resolve())
+        return contextlib.nullcontext() if self._file is None else _locked(self._file)
+
+    @functools.cached_property
+    def _file(self) -> Path | None:
+        """The store's file, if it is one."""
+        return file_of(self.uri)
+
+
+def file_of(uri: str) -> Path | None:
+    """Return the file of a store, if it is one."""
+    if not uri.startswith("sqlite"):
+        return None
+    with contextlib.suppress(ArgumentError):
+        # Some versions of SQLAlchemy take `%20` for a blank, others do not.
+        name = make_url(uri).database or ""
+        return None if not name or name.startswith((":", "file:")) else Path(name).resolve()
+    return None
+
+
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def _create(uri: str, path: Path) -> None:
+    """Create a store under another name first: nobody can go on with a half-made one."""
+    unfinished = path.with_name(f".{path.name}.new")
+    parts = [unfinished, unfinished.with_name(f"{unfinished.name}-journal")]
+    _remove(parts)
+    try:
+        new = make_url(uri).set(database=str(unfinished))
+        client = MlflowClient(new.render_as_string(hide_password=False))
+        client.search_experiments(max_results=1)
+        _close(client)
+        unfinished.replace(path)
+    finally:
+        _remove(parts)
+
+
+def _close(client: MlflowClient) -> None:
+    """Close the connections to a client's database, which MLflow keeps open."""
+    engine = getattr(getattr(client._tracking_client, "store", None), "engine", None)
+    if engine is not None:
+        engine.dispose()
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for each in paths:
+        each.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -189,7 +236,8 @@ def store_uri(given: str | None) -> str:
 
 def check_exists(uri: str) -> None:
     """Raise if the store's file is missing: MLflow would create an empty one instead."""
-    if uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).exists():
+    path = file_of(uri)
+    if path is not None and not path.exists():
         raise TrackingError(
             f"there is no MLflow store {uri}: go to the folder that has it, or give "
             "--tracking-uri or MLFLOW_TRACKING_URI."

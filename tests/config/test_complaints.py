@@ -53,6 +53,7 @@ def complaint_about(*overrides: str) -> str:
         ("study=3", ["study.resume=..."]),
         ("candidate=3", ["candidate.excluded=..."]),
         ("promote=null", ["promote.tolerance=..."]),
+        ("tracking=1_000", ["these words make no config", "Got int"]),
         ("my.onnx", ["'my.onnx'", "model=local model.path=my.onnx"]),
         ("notes.txt", ["model=local model.path=notes.txt"]),
         ("model=my.onnx", ["no choice", "model=local model.path=my.onnx"]),

@@ -135,7 +135,12 @@ def test_false_is_for_no_labels_as_in_other_datasets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "labels", [[str(at) for at in range(20)], [f"tag {at}" for at in range(20)]]
+    "labels",
+    [
+        [str(at) for at in range(20)],
+        [f"tag {at}" for at in range(20)],
+        [str(10**30 + at) for at in range(20)],
+    ],
 )
 def test_labels_stay_with_their_texts(tmp_path: Path, labels: list[str]) -> None:
     lines = texts()

@@ -69,7 +69,7 @@ def test_labels_that_the_model_does_not_have_are_refused(wrong: int, said: str) 
         Classification().scores({"logits": LOGITS}, labels)
 
 
-@pytest.mark.parametrize("label", ["cat", 1.5, [1, 2], None])
+@pytest.mark.parametrize("label", ["cat", 1.5, [1, 2], None, 1e300, np.uint64(2**63)])
 def test_labels_that_are_no_numbers_are_refused(label: object) -> None:
     with pytest.raises(DatasetError, match="a label is .* expects one whole number"):
         Classification().scores({"logits": LOGITS}, [label] * 20)

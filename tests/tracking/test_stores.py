@@ -3,6 +3,7 @@
 import contextlib
 import http.server
 import json
+import multiprocessing
 import os
 import shlex
 import shutil
@@ -185,3 +186,25 @@ def _server(answer: str) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+@pytest.mark.slow
+def test_process_killed_while_it_creates_the_store_leaves_nothing_half_made(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "mlflow.db"
+    uri, unfinished = f"sqlite:///{path}", path.with_name(".mlflow.db.new")
+    process = multiprocessing.get_context("fork").Process(target=_create_store, args=[uri])
+    process.start()
+    until = time.monotonic() + 60
+    while time.monotonic() < until and not (
+        unfinished.exists() and unfinished.stat().st_size > 50_000
+    ):
+        time.sleep(0.005)
+    process.kill()
+    process.join()
+    assert unfinished.exists() and not path.exists(), "it was killed too late"
+    assert Store(uri).client.search_experiments()
+    assert sorted(each.name for each in path.parent.iterdir()) == ["mlflow.db"]
+
+
+def _create_store(uri: str) -> None:
+    _ = Store(uri).client
