@@ -23,6 +23,7 @@ from mlflow.tracking._tracking_service import utils as _tracking_service
 from seqto.errors import TrackingError
 from seqto.logs import at_level, errors_only
 from seqto.secrets import mask_error, masked, without_user
+from seqto.tracking.migrations import counted_migrations
 from seqto.tracking.ui import experiment_tags, run_page
 from seqto.types import Address
 
@@ -140,6 +141,7 @@ class Store:
                 _environment(_IMPATIENT),
                 at_level(logging.WARNING, "alembic", "mlflow"),
                 errors_only("urllib3.connectionpool"),
+                counted_migrations(),
             ):
                 yield
         except Exception as error:  # From MLflow, SQLAlchemy or a missing driver.

@@ -436,6 +436,8 @@
       svg.append(whisker);
 
       placed = [];
+      // Float models of several studies at one place need one label.
+      const named = new Set();
       const order = { other: 0, float: 1, front: 2 };
       const all = info.series.flatMap((series, at) => series.dots.map((dot) => ({ dot, at })))
         .filter(({ dot }) => dot.x[axis.at] !== null && dot.y !== null)
@@ -454,7 +456,9 @@
           svg.append(draw("path", { class: "ring", d: SHAPES[at % SHAPES.length](11), transform: `translate(${px} ${py})`, style: `stroke:${colour(at)}` }));
         }
         svg.append(node);
-        const entry = { dot, node, px, py, name: info.series[at].name, label: beyond && dot.beyond[axis.at] || dot.label };
+        const far = beyond && dot.beyond[axis.at];
+        const entry = { dot, node, px, py, name: info.series[at].name, label: far ? (named.has(far) ? "" : far) : dot.label };
+        if (far) named.add(far);
         node.addEventListener("focus", () => show(entry));
         node.addEventListener("blur", hide);
         placed.push(entry);
