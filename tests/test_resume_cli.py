@@ -244,11 +244,11 @@ def test_launcher_with_processes_gives_the_same_front(
 def test_commas_multiply_into_studies_and_one_that_fails_stops_no_other(
     seqto: Command, tmp_path: Path, cache: Path
 ) -> None:
-    (tmp_path / "chain.onnx").write_bytes(chain(12).to_bytes())
+    (tmp_path / "chain.onnx").write_bytes(chain(3).to_bytes())
     grid = (
         "model.path=none.onnx,chain.onnx",
         "quantization=static,dynamic",
-        "search.step=13",
+        "search.step=4",
     )
     result = seqto(*STUDY, *grid, "-m")
     assert result.code == 1

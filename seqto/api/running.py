@@ -108,8 +108,8 @@ def run_config(
     """
     # Report wrong values before anything is fetched, and before MLflow is imported.
     build_settings(config, 1)
-    display.start()
     display.say(STARTING, 0, _STEPS)
+    display.start()
     parts = build_parts(config, given)
     display.say(STARTING, 1, _STEPS)
     # A download shows its own progress bar.
