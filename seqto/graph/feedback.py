@@ -154,9 +154,12 @@ def _rounded(
 ) -> np.ndarray:
     """Round these columns into `found`, one after the other, and return their errors."""
     errors = np.empty_like(left)
+    bounded = np.isfinite((low, high)).any()
     for at in range(left.shape[1]):
         column, step = left[:, at], steps[:, at]
-        np.clip(np.rint(column / step), low, high, out=found[:, at])
+        np.rint(column / step, out=found[:, at])
+        if bounded:
+            np.clip(found[:, at], low, high, out=found[:, at])
         errors[:, at] = np.rint((column - found[:, at] * step) * units[:, at, None])
         left[:, at + 1 :] -= integers[:, at, at + 1 :, None] * errors[:, at, None, :]
     return errors

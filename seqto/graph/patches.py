@@ -109,7 +109,8 @@ def _patches(
     ]
     chosen = np.unravel_index(_some(count * math.prod(outputs), most, draw), (count, *outputs))
     inside = np.indices(window.kernel).reshape(len(sizes), -1)
-    padded = np.pad(array, [(0, 0), (0, 0), *_zip(before, behind)])
+    pads = [(0, 0), (0, 0), *_zip(before, behind)]
+    padded = np.pad(array, pads) if any(map(any, pads)) else array
     places = [
         at[:, None] * stride + offsets * step
         for at, stride, offsets, step in _zip(chosen[1:], window.strides, inside, window.dilations)

@@ -52,8 +52,8 @@ class BudgetSearch(Planned):
 
     @property
     def _budgets(self) -> int:
-        # Each evaluation is chosen from two solutions.
-        return self.budgets or 2 * self.evaluations
+        # Their ends, the smallest model and the float one, are seldom worth an evaluation.
+        return self.budgets or self.evaluations + 2
 
 
 def solutions(menu: Menu, budgets: int) -> list[list[int]]:

@@ -83,9 +83,9 @@ class DivergenceSensitivity:
         ruined: set[tuple[str, str]] = set()
         found: dict[str, dict[str, np.ndarray]] = {layer.name: {} for layer in layers}
 
-        def outputs(layer: Layer, precision: str) -> Iterator[Entry]:
+        def outputs(layer: Layer, precision: str, after: int = 0) -> Iterator[Entry]:
             alone = _alone(layer, precision, layers)
-            return runs.outputs(shown(model, ranges, alone))
+            return runs.outputs(shown(model, ranges, alone), after)
 
         for layer in counted("ranking layers", layers):
             ranking: np.ndarray | None = None
@@ -101,10 +101,12 @@ class DivergenceSensitivity:
                 found[layer.name][precision] = each
                 ranking = each if ranking is None else ranking
         for layer, precision in counted("ranking harmful layers", self._unsettled(layers, found)):
-            if (layer.name, precision) not in ruined:
-                found[layer.name][precision] = harm.per_sample(
-                    _outputs(list(outputs(layer, precision)))
-                )
+            first = found[layer.name][precision]
+            if (layer.name, precision) not in ruined and len(first) < len(reference):
+                rest = outputs(layer, precision, len(first))
+                # Harm is measured from the first sample on: those that are known do not count.
+                every = harm.per_sample(_outputs([*reference[: len(first)], *rest]))
+                found[layer.name][precision] = np.concatenate([first, every[len(first) :]])
         for layer in layers:
             known = found[layer.name]
             told = told_by_steps(layer, [*known], asked)

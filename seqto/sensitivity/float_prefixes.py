@@ -49,14 +49,20 @@ class SharedPrefixes:
         first, last = self._cuts[0], self._cuts[-1]
         return self._or_whole(self._model, lambda: self._finish(first, self._step(first, last)))
 
-    def outputs(self, changed: Model) -> Iterator[Entry]:
+    def outputs(self, changed: Model, after: int = 0) -> Iterator[Entry]:
         """Yield the changed model's outputs for each sample, computed when they are asked for.
 
-        If a part does not load or run, the whole model is run; its error is raised.
+        The first `after` samples are left out. If a part does not load or run, the whole model is
+        run; its error is raised.
         """
-        return self._or_whole(changed, lambda: self._in_parts(changed))
+        # A batch has several samples.
+        first = after // (self._samples.fixed_batch or 1)
+        made = self._or_whole(changed, lambda: self._in_parts(changed, first), first)
+        return islice(made, after - first * (self._samples.fixed_batch or 1), None)
 
-    def _or_whole(self, model: Model, parts: Callable[[], Iterator[Entry]]) -> Iterator[Entry]:
+    def _or_whole(
+        self, model: Model, parts: Callable[[], Iterator[Entry]], first: int = 0
+    ) -> Iterator[Entry]:
         done = 0
         try:
             for output in parts():
@@ -66,24 +72,24 @@ class SharedPrefixes:
             if not self._refused:
                 _log.warning("Layers are ranked by whole models where a part fails: %s", error)
             self._refused = True
-            yield from islice(self._whole(model), done, None)
+            yield from islice(self._whole(model, first), done, None)
 
-    def _whole(self, model: Model) -> Iterator[Entry]:
+    def _whole(self, model: Model, first: int = 0) -> Iterator[Entry]:
         program = self._device.load(model)
         names = [each.name for each in model.proto.graph.output]
-        for number, inputs in enumerate(self._kept[self._cuts[0]]):
+        for number, inputs in islice(enumerate(self._kept[self._cuts[0]]), first, None):
             yield from self._entries(dict(zip(names, program.run(inputs), strict=True)), number)
 
-    def _in_parts(self, changed: Model) -> Iterator[Entry]:
+    def _in_parts(self, changed: Model, first: int) -> Iterator[Entry]:
         span = changed_span(self._model, changed)
         start = [cut for cut in self._cuts if cut.position <= span.first][-1]
         end = next(cut for cut in self._cuts if cut.position >= span.last)
         between = Step(changed_part(self._model, changed, start, end), end, self._device)
-        return self._finish(start, between, self._suffix(end))
+        return self._finish(start, between, self._suffix(end), first=first)
 
-    def _finish(self, start: Cut, *steps: Step) -> Iterator[Entry]:
-        """Yield the outputs after these steps, for each sample."""
-        for number, given in enumerate(self._activations(start)):
+    def _finish(self, start: Cut, *steps: Step, first: int = 0) -> Iterator[Entry]:
+        """Yield the outputs after these steps, for each sample from the first one on."""
+        for number, given in islice(enumerate(self._activations(start)), first, None):
             tensors = given
             for step in steps:
                 tensors = step.run(tensors)

@@ -14,6 +14,9 @@ from seqto.types import RECOMMEND, REGISTERED, Front, Model, StudyRecord, Trial
 Publish = Callable[[StudyRecord, Front], Sequence[Path]]
 """Writes the files that go with a front, and returns their paths."""
 
+_SMALL = 2**26
+"""Models of fewer bytes are kept rather than built twice."""
+
 
 def conclude(study: Study, run: str, publish: Publish) -> tuple[StudyRecord, Front]:
     """Find the front of the measured trials, store its models, register the recommended."""
@@ -45,6 +48,9 @@ def front_of(study: Study, record: StudyRecord) -> Front:
 
 def rebuilt(study: Study, trial: Trial) -> Model:
     """Return the trial's model, exactly as it was measured."""
+    known: Model | None = study.models.get(trial.id)
+    if known is not None:
+        return known
     subject = study.subject
     model = study.parts.quantizer.quantize(subject.model, subject.ranges, trial.candidate)
     if model.digest != trial.model_sha256:
@@ -61,6 +67,9 @@ def save_recommended(study: Study, front: Front, folder: Path) -> list[Path]:
     trials = {each.trial.id: each.trial for each in front.recommended}
     for trial in counted("saving models", list(trials.values())):
         model = rebuilt(study, trial)
+        if model.size < _SMALL:
+            # They are stored in the tracker next.
+            study.models[trial.id] = model
         for alias in front.aliases(trial):
             path = folder / f"{alias}.onnx"
             save_model(model, path)

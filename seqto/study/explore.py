@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from seqto.errors import StudyError
 from seqto.measuring.float_share import with_float_shares
 from seqto.measuring.learned import as_document
+from seqto.measuring.pool import GROUP
 from seqto.measuring.provenance import (
     MACHINE,
     check_provenance,
@@ -16,16 +17,17 @@ from seqto.measuring.record import Assignment
 from seqto.measuring.screen import Screen
 from seqto.phases import say
 from seqto.protocols import SeveralSchemes, TrialLog
-from seqto.search.planned import Planned
 from seqto.search.walk import Walk, complete
 from seqto.study.device_limits import DeviceLimits
 from seqto.study.latencies import latencies_of, time_candidates
 from seqto.study.plan import Study
+from seqto.study.race import Race
 from seqto.study.ranking import analysed, ranking
 from seqto.study.schemes import as_table, compare_schemes
 from seqto.study.settings import StudySettings
 from seqto.study.shortlist import screened_objectives, shortlist, smoothed, spread
 from seqto.types import (
+    CODED,
     FLOAT32,
     INT8,
     MACHINE_TAG,
@@ -36,6 +38,7 @@ from seqto.types import (
     LayerScore,
     Trial,
     TrialState,
+    family,
 )
 
 _PLAIN = len((INT8, FLOAT32))
@@ -142,7 +145,19 @@ def _search_once(
             _check_failures(failed, total, study.settings, trial)
         if learned:
             return True
+    if screen is not None and isinstance(search, Race):
+        _log_dropped(study, run, screen, search)
     return False
+
+
+def _log_dropped(study: Study, run: str, screen: Screen, race: Race) -> None:
+    """Record which of the shortlisted candidates were not evaluated, if any."""
+    if race.dropped:
+        _log.info(
+            "%d shortlisted candidates were not evaluated: a smaller one loses nothing.",
+            len(race.dropped),
+        )
+        study.tracker.log_table(run, SCREENING, screen.table(race.evaluated))
 
 
 def _screen(study: Study) -> Screen | None:
@@ -155,7 +170,7 @@ def _screen(study: Study) -> Screen | None:
 
 def _search(
     study: Study, run: str, rankings: Rankings, limits: DeviceLimits, screen: Screen | None
-) -> "Walk | _Shortlist":
+) -> Walk | Race:
     """Return the source of complete candidates: the search, or the best of its screening."""
     if not limits.any_left:
         _log.warning(
@@ -163,7 +178,7 @@ def _search(
             "Choose another quantization= or device=.",
             *(study.parts.device.name, study.parts.source.name),
         )
-        return _Shortlist([_uniform(study, FLOAT32, limits, next(iter(rankings)))])
+        return Race([_uniform(study, FLOAT32, limits, next(iter(rankings)))])
     goal, latencies = study.settings.goal, latencies_of(study, run, rankings, limits.layers)
     walk = Walk(study.parts.search, rankings, limits.layers, latencies, goal)
     if screen is None:
@@ -183,14 +198,18 @@ def _search(
     if goal.latency:
         # It loses nothing, so that what is slower than it is not on the front.
         listed.append(_uniform(study, FLOAT32, limits, next(iter(rankings))))
-    return _Shortlist(listed)
+    return _race(study, listed, screen)
 
 
-class _Shortlist(Planned):
-    """Candidates that are already chosen."""
-
-    def __init__(self, candidates: Iterable[Candidate]) -> None:
-        self.plan(candidates)
+def _race(study: Study, listed: Sequence[Candidate], screen: Screen) -> Race:
+    """Return the shortlist; if loss and size are all that counts, larger ones may be dropped."""
+    settings = study.settings
+    if not settings.only_loss_and_size:
+        return Race(listed)
+    sizes = {each: trial.metrics.get("size_bytes", 0.0) for each, trial in screen.trials.items()}
+    # Candidates with coded weights have nothing in common that groups of them would run once.
+    coded = all(CODED in map(family, dict(each.precisions).values()) for each in listed[1:])
+    return Race(listed, sizes, max(settings.batch // GROUP, 1) if coded else None)
 
 
 def _fully_quantized(study: Study, rankings: Rankings, limits: DeviceLimits) -> list[Candidate]:

@@ -19,6 +19,7 @@ from seqto.types import (
     OVERRIDES,
     SAMPLES,
     DataSplit,
+    Model,
     StudyPlan,
     StudyRecord,
     content_key,
@@ -57,6 +58,11 @@ class Study:
         searched = goal.latency and isinstance(self.parts.search, SearchesLatency)
         wanted = [asdict(goal)] if searched else []
         return content_key([*contents, self.parts.identity, limits, *wanted])
+
+    @functools.cached_property
+    def models(self) -> dict[str, Model]:
+        """The models that were built again and are needed once more, by their trials' ids."""
+        return {}
 
     def registers(self, record: StudyRecord) -> bool:
         """Return whether to register models.

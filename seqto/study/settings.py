@@ -48,6 +48,12 @@ class StudySettings:
         return any("latency" in name for name in (*self.objectives, *limits))
 
     @property
+    def only_loss_and_size(self) -> bool:
+        """Whether nothing else counts: no other objective, and no limit on anything."""
+        others = {*self.objectives} - {"accuracy_loss", "size_bytes", "size_ratio"}
+        return not (others or self.constraint.limits() or self.gate.limits())
+
+    @property
     def goal(self) -> Goal:
         """What the search trades off; a gate does not change what is searched for."""
         return Goal(

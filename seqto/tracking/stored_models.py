@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mlflow.onnx
+import onnx
 from mlflow.models import Model as MlflowModel
 from mlflow.models import ModelSignature, infer_signature
 from mlflow.types import Schema, TensorSpec
+from onnx import helper
 
-from seqto.graph.sessions import open_session
+from seqto.graph.sessions import single_session
 from seqto.packages import requirement
 from seqto.tracking.records import KINDS
 from seqto.tracking.runs import Runs
@@ -107,10 +109,27 @@ def _small(example: Arrays) -> Any:
     return dict(example) if len(example) > 1 else next(iter(example.values()))
 
 
-def _signature(model: Model, example: Arrays) -> Any:
-    import onnxruntime
+def _signature(model: Model, example: Arrays) -> ModelSignature:
+    """Return what the model takes and makes; it runs only if its graph does not tell."""
+    graph = model.proto.graph
+    takes = [_spec(each) for each in graph.input if each.name in example]
+    makes = [_spec(each) for each in graph.output]
+    if len(takes) < len(example) or None in (*takes, *makes):
+        return _signature_by_running(model, example)
+    return ModelSignature(Schema(takes), Schema(makes))
 
-    session = open_session(model, onnxruntime.SessionOptions())
+
+def _spec(value: onnx.ValueInfoProto) -> Any:
+    """Return a declared tensor, with -1 where no size is fixed; None if not all is declared."""
+    tensor = value.type.tensor_type
+    if not tensor.elem_type or not tensor.HasField("shape"):
+        return None
+    shape = [each.dim_value if each.HasField("dim_value") else -1 for each in tensor.shape.dim]
+    return TensorSpec(helper.tensor_dtype_to_np_dtype(tensor.elem_type), shape, value.name)
+
+
+def _signature_by_running(model: Model, example: Arrays) -> ModelSignature:
+    session = single_session(model)
     names = [output.name for output in session.get_outputs()]
     outputs = dict(zip(names, session.run(None, dict(example)), strict=True))
     found = infer_signature(dict(example), outputs)
