@@ -208,10 +208,10 @@ def test_typed_and_called_studies_are_the_same(
     np.savez(home / "samples.npz", image=images, labels=labels)
     words = ["model=local", f"model.path={path}", "dataset=npz", "dataset.path=samples.npz"]
     words += ["dataset.calibration_size=50", "dataset.evaluation_size=100"]
-    words += ["constraint.max_accuracy_loss=0.02", "search.evaluations=2"]
+    words += ["constraint.max_accuracy_loss=0.02", "search.evaluations=3"]
     typed = seqto(*words, "-m")
     assert typed.code == 0, typed.err
-    keywords: dict[str, Any] = {"calibration_size": 50, "evaluation_size": 100, "evaluations": 2}
+    keywords: dict[str, Any] = {"calibration_size": 50, "evaluation_size": 100, "evaluations": 3}
     called = door.tune(
         path, home / "samples.npz", max_accuracy_loss=0.02, progress=False, **keywords
     )
