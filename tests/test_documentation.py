@@ -37,7 +37,15 @@ MOST_WORDS = 1500
 
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
-FILES = ("my.onnx", "yolo.onnx", "minilm.onnx", "unet.onnx", "samples.npz", "lines.txt")
+FILES = (
+    "my.onnx",
+    "yolo.onnx",
+    "minilm.onnx",
+    "unet.onnx",
+    "samples.npz",
+    "lines.txt",
+    "tokenizer.json",
+)
 RUN = "0" * 32
 QUICK = ("device.repeats=2", "sensitivity.samples=4", "search=ladder", "search.maximum=1")
 

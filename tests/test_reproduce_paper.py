@@ -7,11 +7,14 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
 import pytest
+from forked_commands import Forked
 from PIL import Image
 from real_data import requires_published_results
 from zoo_models import mobilenetv2
@@ -65,36 +68,71 @@ def put_in_place(cache: Path, name: str, content: bytes) -> None:
     source.path.write_bytes(content)
 
 
-@pytest.mark.slow
-def test_tables_are_made_and_go_on_where_they_stopped(
-    tmp_path: Path, photos: Path, migrated_store: Path
-) -> None:
+@dataclass(frozen=True)
+class Ended:
+    """What the script left."""
+
+    code: str
+    """What it exits with: nothing if all went well, else why it did not."""
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(
+    script: ModuleType,
+    tmp_path: Path,
+    photos: Path,
+    migrated_store: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[..., Ended]:
+    """Return the script, with one of the models in place."""
     cache, out = tmp_path / "cache", tmp_path / "out"
     out.mkdir()
     shutil.copy(migrated_store, out / "mlflow.db")
     put_in_place(cache, "mobilenetv2", mobilenetv2().to_bytes())
-    settings = {"SEQTO_CACHE": str(cache), "HF_HUB_OFFLINE": "1", "COLUMNS": "200"}
-    environment = {key: value for key, value in os.environ.items() if "MLFLOW" not in key}
+    for name, value in {"SEQTO_CACHE": str(cache), "HF_HUB_OFFLINE": "1", "COLUMNS": "200"}.items():
+        monkeypatch.setenv(name, value)
+    for name in [each for each in os.environ if "MLFLOW" in each]:
+        monkeypatch.delenv(name)
 
-    def run(*options: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, SCRIPT, photos, *options, "--out", out, "--", *SMALL],
-            env=environment | settings,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
+    def study(command: list[str], cwd: Path, check: bool) -> None:
+        assert command[:2] == [sys.executable, "-m"]
+        out, err = Forked(command[2:], cwd, os.environ).communicate(timeout=300)
+        print(out)
+        print(err, file=sys.stderr)
 
+    monkeypatch.setattr(script.subprocess, "run", study)
+
+    def start(*options: str) -> Ended:
+        words = [str(photos), *options, "--out", str(out), "--", *SMALL]
+        monkeypatch.setattr(sys, "argv", [str(SCRIPT), *words])
+        code = ""
+        try:
+            script.main()
+        except SystemExit as end:
+            code = str(end.code or "")
+        captured = capsys.readouterr()
+        return Ended(code, captured.out, captured.err)
+
+    return start
+
+
+@pytest.mark.slow
+def test_tables_are_made_and_go_on_where_they_stopped(
+    run: Callable[..., Ended], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
     first = run(
         *("--models", "shufflenetv2,mobilenetv2", "--quantizations", "static", "--orders", "text")
     )
-    assert first.returncode == 1
-    assert "shufflenet-v2-10.onnx cannot be fetched" in first.stderr
-    assert first.stderr.strip().endswith("no figures of shufflenetv2 CPU static text; see above.")
+    assert first.code.endswith("no figures of shufflenetv2 CPU static text; see above.")
+    assert "shufflenet-v2-10.onnx cannot be fetched" in first.err
     assert len(figures(out)) == 16 + 2
     second = run("--models", "mobilenetv2")
-    assert second.returncode == 0, second.stderr
-    assert second.stdout.count("2 of 2 candidates were measured before") == 1
+    assert second.code == "", second.err
+    assert second.out.count("2 of 2 candidates were measured before") == 1
     rows = figures(out)
     assert len(rows) == 16 + 2 * 2 * 2
     for row in (row for row in rows if row["source"] in ("here", "published order")):
@@ -113,7 +151,7 @@ def test_tables_are_made_and_go_on_where_they_stopped(
     assert sum(line.startswith("| MobileNetV2 | dynamic | here") for line in lines) == 3
     named = "| MobileNetV2 | dynamic | published order"
     assert sum(line.startswith(named) for line in lines) == 3
-    assert "\n".join(lines) in second.stdout
+    assert "\n".join(lines) in second.out
     assert first_excluded(out, "text") != first_excluded(out, "published")
 
 

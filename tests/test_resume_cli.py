@@ -5,8 +5,6 @@ import os
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from commands import Command
+from forked_commands import Forked, Whole
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 from tiny_studies import Lab, chain
@@ -47,29 +46,22 @@ class Place:
     folder: Path
     cache: Path
 
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+    def start(self, *arguments: str) -> Forked | Whole:
         """Start `python -m seqto` there."""
         surroundings = {k: v for k, v in os.environ.items() if not k.startswith("MLFLOW_")}
         own = {
             "SEQTO_CACHE": str(self.cache),
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
             "COLUMNS": "200",
         }
-        return subprocess.Popen(
-            [sys.executable, "-m", "seqto", *arguments],
-            cwd=self.folder,
-            env={**surroundings, **own},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        kind = Whole if "hydra/launcher=joblib" in arguments else Forked
+        return kind(["seqto", *arguments], self.folder, {**surroundings, **own})
 
     def run(self, *arguments: str, code: int = 0) -> tuple[str, str]:
         """Run `python -m seqto` there to its end, which has to be this, and return what it said."""
         return ended(self.start(*arguments), code)
 
     @contextlib.contextmanager
-    def interrupted(self, number: signal.Signals) -> Iterator["subprocess.Popen[str]"]:
+    def interrupted(self, number: signal.Signals) -> Iterator[Forked | Whole]:
         """Yield a study to which this signal was sent half-way."""
         process = self.start(*STUDY, "-m")
         try:
@@ -80,7 +72,7 @@ class Place:
             process.kill()
             process.wait()
 
-    def _wait_for(self, finished: int, process: "subprocess.Popen[str]") -> None:
+    def _wait_for(self, finished: int, process: Forked | Whole) -> None:
         """Wait until so many candidates are finished, without disturbing who writes them."""
         store = f"file:{self.folder}/mlflow.db?mode=ro"
         question = (
@@ -150,7 +142,7 @@ class Place:
 KINDS = ("study", "candidate")
 
 
-def ended(process: "subprocess.Popen[str]", code: int) -> tuple[str, str]:
+def ended(process: Forked | Whole, code: int) -> tuple[str, str]:
     """Wait for the end of this process, which has to be this, and return what it said."""
     out, err = process.communicate(timeout=600)
     assert process.returncode == code, out + err
@@ -252,11 +244,11 @@ def test_launcher_with_processes_gives_the_same_front(
 def test_commas_multiply_into_studies_and_one_that_fails_stops_no_other(
     seqto: Command, tmp_path: Path, cache: Path
 ) -> None:
-    (tmp_path / "chain.onnx").write_bytes(chain(12).to_bytes())
+    (tmp_path / "chain.onnx").write_bytes(chain(3).to_bytes())
     grid = (
         "model.path=none.onnx,chain.onnx",
         "quantization=static,dynamic",
-        "search.step=13",
+        "search.step=4",
     )
     result = seqto(*STUDY, *grid, "-m")
     assert result.code == 1

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from forked_commands import Forked
 from mlflow.tracking import MlflowClient
 from ports import free_port
 from tiny_studies import chain
@@ -92,24 +93,12 @@ def server() -> Iterator[Server]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def started(folder: Path, uri: str, *words: str) -> "subprocess.Popen[str]":
+def started(folder: Path, uri: str, *words: str) -> Forked:
     folder.mkdir()
     (folder / "chain.onnx").write_bytes(chain(6).to_bytes())
     plain = {k: v for k, v in os.environ.items() if not k.startswith("MLFLOW_")}
-    path = os.pathsep.join(each for each in sys.path if each)
-    return subprocess.Popen(
-        [sys.executable, "-m", "seqto", *STUDY, *words, "-m"],
-        cwd=folder,
-        env={
-            **plain,
-            "SEQTO_CACHE": str(folder / "cache"),
-            "PYTHONPATH": path,
-            "MLFLOW_TRACKING_URI": uri,
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    own = {"SEQTO_CACHE": str(folder / "cache"), "MLFLOW_TRACKING_URI": uri}
+    return Forked(["seqto", *STUDY, *words, "-m"], folder, {**plain, **own})
 
 
 def test_studies_at_once_wait_for_a_server_that_was_killed(server: Server, tmp_path: Path) -> None:

@@ -4,13 +4,12 @@ import contextlib
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
+from forked_commands import Forked
 from mlflow.tracking import MlflowClient
 from tiny_studies import chain
 
@@ -21,8 +20,8 @@ STUDY = (
     *("search=ladder", "sensitivity=paper", "sensitivity.samples=4"),
     *("device.warmup=0", "device.repeats=1", "device.workers=1"),
 )
-COUNT = 14
-"""Candidates of the ladder over twelve convolutions and a dense layer."""
+COUNT = 8
+"""Candidates of the ladder over six convolutions and a dense layer."""
 
 
 class Place:
@@ -31,23 +30,13 @@ class Place:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(exist_ok=True)
         self.folder, self.store = folder, folder / "mlflow.db"
-        (folder / "chain.onnx").write_bytes(chain(12).to_bytes())
+        (folder / "chain.onnx").write_bytes(chain(6).to_bytes())
 
-    def start(self, cache: str, *words: str) -> "subprocess.Popen[str]":
+    def start(self, cache: str, *words: str) -> Forked:
         """Start a study there, as on a machine with a cache of its own."""
         plain = {k: v for k, v in os.environ.items() if not k.startswith("MLFLOW_")}
-        own = {
-            "SEQTO_CACHE": str(self.folder.parent / cache),
-            "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        }
-        return subprocess.Popen(
-            [sys.executable, "-m", "seqto", *STUDY, *words, "-m"],
-            cwd=self.folder,
-            env={**plain, **own},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        own = {"SEQTO_CACHE": str(self.folder.parent / cache)}
+        return Forked(["seqto", *STUDY, *words, "-m"], self.folder, {**plain, **own})
 
     def wait_for(self, finished: int) -> None:
         """Wait until so many runs are finished, without disturbing who writes them."""
@@ -81,7 +70,7 @@ class Place:
         assert len({each.run_id for each in versions}) == len(versions)
 
 
-def ended(process: "subprocess.Popen[str]") -> tuple[int, str]:
+def ended(process: Forked) -> tuple[int, str]:
     out, err = process.communicate(timeout=500)
     assert "Traceback" not in err and "unexpected" not in err, err
     return process.returncode, out + err

@@ -34,13 +34,17 @@ from seqto.report.writing import write_files, write_picture
 from seqto.secrets import masked_values
 from seqto.study.conclude import save_recommended
 from seqto.study.device_limits import DOCUMENT
-from seqto.study.explore import PROVENANCE, Launch
+from seqto.study.explore import OPENING, PROVENANCE, STEPS_TO_OPEN, Launch
 from seqto.study.plan import Study
 from seqto.study.run import Outcome, run_study
 from seqto.types import Front, StudyRecord, Trial
 
 JobLaunch = Callable[[str, Sequence[Sequence[Assignment]]], Sequence[str]]
 """Measures assignments of a study, one job per group, and returns the ids of their trials."""
+
+STARTING = "starting"
+_STEPS = 3
+"""What it takes to start: the parts, a look at what they need, and the tracker."""
 
 _JOB_SECONDS = 1.3
 """How long a job should take, so that Hydra's 130 ms per job add only a tenth."""
@@ -104,12 +108,14 @@ def run_config(
     """
     # Report wrong values before anything is fetched, and before MLflow is imported.
     build_settings(config, 1)
+    display.say(STARTING, 0, _STEPS)
     display.start()
-    display.say("starting")
     parts = build_parts(config, given)
+    display.say(STARTING, 1, _STEPS)
     # A download shows its own progress bar.
     with display.aside() if isinstance(parts.source, Fetched) else nullcontext():
         check_needs(config, given)
+    display.say(STARTING, 2, _STEPS)
     with listening(display.say):
         context = build_context(config, given)
     parts, subject, tracker = context.parts, context.subject, context.tracker
@@ -119,7 +125,7 @@ def run_config(
     study = Study(
         parts, subject, build_settings(config, batch), tracker, context.workspace, command
     )
-    display.say("opening the study")
+    display.say(OPENING, 0, STEPS_TO_OPEN)
     display.introduce(study)
     environment = _environment(study)
     files: list[Path] = []

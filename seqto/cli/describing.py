@@ -11,7 +11,7 @@ import numpy as np
 from seqto.config.build import build_parts
 from seqto.config.complaints import known_choices
 from seqto.config.compose import composed
-from seqto.config.own_files import model_words
+from seqto.config.own_files import model_words, tokenizer_words
 from seqto.datasets.feeding import load_splits
 from seqto.errors import ModelError, SeqtoError
 from seqto.figures.formats import in_bytes
@@ -138,9 +138,11 @@ def _wanted(path: str, inputs: Sequence[TensorSpec]) -> list[str]:
             f"{command} photos/ preprocess=imagenet",
         ]
     if inputs and all(map(_takes_tokens, inputs)):
+        beside = bool(tokenizer_words(path))
         lines += [
-            "a file with one text per line, 400 or more, and its tokenizer:",
-            f"{command} lines.txt dataset.tokenizer=tokenizer.json",
+            "a file with one text per line, 400 or more"
+            f"{' (tokenizer.json is beside the model)' if beside else ', and its tokenizer'}:",
+            f"{command} lines.txt{'' if beside else ' dataset.tokenizer=tokenizer.json'}",
         ]
     arrays = ", ".join(f"{each.name!r}: ..." for each in inputs)
     return [

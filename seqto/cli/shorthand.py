@@ -11,7 +11,7 @@ from seqto.errors import ConfigError, DatasetError, ModelError
 _MODES = {"-m", "--multirun", "-c", "--cfg", "-r", "--run", "-i", "--info"}
 """Hydra's options that exclude each other."""
 
-_SAMPLES = "a folder of images, a .npz file, or dataset=... with its keys"
+_SAMPLES = "a folder of images, a .npz file, a .txt file of texts, or dataset=... with its keys"
 
 
 def model_alone(words: Sequence[str]) -> str | None:
@@ -45,12 +45,14 @@ def expanded(words: Sequence[str]) -> list[str]:
 
 def _words_of(model: str, samples: Sequence[str], words: Sequence[str]) -> list[str]:
     # Configs take half a second to import, which other words do not need.
-    from seqto.config.own_files import model_words, sample_words
+    from seqto.config.own_files import model_words, sample_words, tokenizer_words
 
     found = [*model_words(model), *(each for path in samples for each in sample_words(path))]
     if "dataset=images" in found and not any(each.startswith("preprocess") for each in words):
         # Said, because it is a guess: a wrong one spoils all figures.
         found.append("preprocess=imagenet")
+    if "dataset=text" in found and not any("dataset.tokenizer" in each for each in words):
+        found += tokenizer_words(model)
     return found
 
 

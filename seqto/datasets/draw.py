@@ -11,6 +11,7 @@ from pydantic import PositiveInt
 
 from seqto.errors import DatasetError
 from seqto.identity import identity
+from seqto.phases import say
 from seqto.types import Arrays, Samples, Splits, Targets, content_key
 
 _log = logging.getLogger(__name__)
@@ -65,10 +66,11 @@ class Draw:
         # Before anything is read, where the sizes tell already.
         self._calibration(total, "")
         drawn: dict[str, int] = {}
-        duplicates = 0
+        duplicates, wanted = 0, min(total, self.most or total)
         for index in map(int, np.random.RandomState(self.seed).permutation(total)):
             if len(drawn) == self.most:
                 break
+            say("reading samples", len(drawn), wanted)
             duplicates += drawn.setdefault(digest(index), index) != index
         if duplicates:
             copies = (

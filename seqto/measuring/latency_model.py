@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from scipy.optimize import nnls
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.graph.passages import flow_of, passages_of
@@ -258,6 +257,9 @@ def _rates(model: LatencyModel, mixes: Sequence[Candidate], measured: Sequence[f
         # Relative to the measurement: the error that counts is a share of it.
         rows.append(np.array([crossings.quantized, crossings.dequantized, crossings.count]) / ms)
         left.append((ms - replace(model, rates=Rates()).predict(mix)) / ms)
+    # Half a second, which a study that does not look for speed need not wait before its first line.
+    from scipy.optimize import nnls
+
     table = np.array(rows)
     scale = np.maximum(np.abs(table).max(axis=0), 1e-12)
     found, _ = nnls(table / scale, np.array(left))

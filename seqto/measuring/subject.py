@@ -48,6 +48,8 @@ Nothing is learned from them: what was learned from a sample looks up to 24 time
 fewer than three times as many samples, it is the first third.
 """
 
+_PREPARING, _TRYING = "preparing the model", "trying the model"
+
 # Other versions may compute something else.
 _VERSIONS = (__version__, installed_version("onnxruntime"))
 
@@ -106,19 +108,23 @@ def prepare_subject(
     If the study's ranges are given, nothing is calibrated; if what it learned is, nothing is
     learned.
     """
-    say("preparing the model")
+    say(_PREPARING, 0, 3)
     original = parts.source.load()
+    say(_PREPARING, 1, 3)
     sha, size = original.digest, float(original.size)
     floating = prepare(with_constants(original, parts.reading.constants))
     # Free a large model as soon as it is no longer needed.
     del original
+    say(_PREPARING, 2, 3)
     model, layers = parts.quantizer.prepare(floating)
     interface = interface_of(floating, parts.reading)
     observed = Observed(interface.outputs)
-    say("reading samples")
+    say("reading samples", 0, 1)
     splits = load_splits(parts.dataset, interface)
+    say(_TRYING, 0, 2)
     task, guess = find_task(parts, floating, interface, splits)
     batch = _batch(parts, interface, observed)
+    say(_TRYING, 1, 2)
     batch = usable_batch(floating, splits.calibration, batch, observed)
     contents = [sha, splits.fingerprint, *_VERSIONS, identity(parts.reading)]
     reference = _reference(parts, workspace, floating, splits.evaluation, batch, observed, contents)

@@ -33,6 +33,9 @@ LIMITS = (0.02, 0.01)
 DEFAULT = "default"
 SIZE = "size_bytes"
 
+_SAME = 1.01
+"""Sizes that differ by less are told as the same."""
+
 _TWO, _CLEARLY = 2, 0.9
 """What is called faster than the next takes at most this share of its time."""
 
@@ -81,6 +84,8 @@ class Cell:
     metrics: Metrics
     pareto: bool
     failure: str = ""
+    number: int | None = None
+    """Its number there."""
 
 
 @dataclass(frozen=True)
@@ -93,16 +98,22 @@ class SharedCandidate:
 
     @property
     def name(self) -> str:
-        """What it is called: by its layers, as its key says nothing to people."""
+        """What it is called: by its layers, or by its numbers where layers say little in a word."""
         groups = self.candidate.by_precision()
         scheme = f", {self.candidate.scheme}" if self.candidate.scheme else ""
         if len(groups) == 1:
             return f"all {next(iter(groups))}{scheme}"
         if self.candidate.is_mixed:
-            return f"{self.candidate.counted(by_precision=True)}{scheme}"
+            return f"{self._numbers}{scheme}"
         left = self.candidate.excluded
         more = f" and {len(left) - _NAMED} more" if len(left) > _NAMED else ""
         return f"int8 but {', '.join(left[:_NAMED])}{more}{scheme}"
+
+    @property
+    def _numbers(self) -> str:
+        """Its numbers in the studies: one, or one for each of them in their order."""
+        found = [f"#{each.number}" for each in self.cells.values()]
+        return found[0] if len(set(found)) == 1 else " / ".join(found)
 
     @property
     def sizes(self) -> set[float]:
@@ -189,12 +200,14 @@ def _smaller(
 
     ordered = sorted(found, key=lambda each: size(each[1]))
     first, *others = ordered
-    text = f"With at most {in_percent(limit, 0)} loss, {told(*first)} is the smallest"
+    text = f"With at most {in_percent(limit, 0)} loss, {told(*first)}"
     alone = [each.label for each in studies if each.smallest[limit] is None]
-    if others:
-        nearest = others[0]
-        same = size(nearest[1]) <= 1.01 * size(first[1])
-        text = f"{text}{', as small as ' if same else ', before '}{told(*nearest)}"
+    if not others:
+        text = f"{text} is the smallest"
+    elif size(others[0][1]) <= _SAME * size(first[1]):
+        text = f"{text} and {told(*others[0])} are equally small"
+    else:
+        text = f"{text} is the smallest, before {told(*others[0])}"
     return f"{text}; {', '.join(alone)} {_has(alone)} none." if alone else f"{text}."
 
 
@@ -316,7 +329,8 @@ def _shared(key: str, candidates: Mapping[str, Mapping[str, Any]]) -> SharedCand
 
 
 def _cell(candidate: Mapping[str, Any]) -> Cell:
-    return Cell(candidate["metrics"], bool(candidate["pareto"]), candidate["failure"] or "")
+    failure = candidate["failure"] or ""
+    return Cell(candidate["metrics"], bool(candidate["pareto"]), failure, candidate["index"])
 
 
 def _by_size(row: SharedCandidate) -> tuple[float, str]:

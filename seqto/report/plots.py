@@ -193,7 +193,9 @@ def _draw_layers(axes: Axes, info: SensitivityInfo, names: list[str]) -> None:
         )
         _draw_details(axes, info, len(names))
     widths = [max(0.0, values[place] - low) for place in places]
-    axes.barh(places, widths, left=low, height=0.72, color=PALE)
+    # Pale where dots lie on the bars.
+    colour = BLUE if info.logarithmic or not info.details else PALE
+    axes.barh(places, widths, left=low, height=0.72, color=colour)
     for place in places:
         _beside(axes, 1.03, place, f"{info.scores[place]:.3g}")
     axes.set(yticks=places)

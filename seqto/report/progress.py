@@ -36,6 +36,9 @@ _SHOWN = ("size_bytes", "size_ratio", LOSS, "latency_ms")
 _STILL = 30.0
 """After so many seconds without a line, a log says how far a phase is."""
 
+_STEPS = 3
+"""Phases of so few are told without their count in a log: there each has a line anyway."""
+
 _BELOW = 6
 """Lines of the screen that are left for what is not the table."""
 
@@ -177,7 +180,7 @@ class StepLines:
     def _end(self) -> None:
         # Each candidate had a line of its own.
         if self._phase not in ("", MEASURING):
-            count = f" ({self._done})" if self._done else ""
+            count = f" ({self._done})" if self._done > _STEPS else ""
             self._print(f"{self._phase}{count}: {time.monotonic() - self._began:.1f} s")
 
     def _print(self, line: str) -> None:

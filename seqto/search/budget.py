@@ -7,6 +7,7 @@ import numpy as np
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
+from seqto.phases import counted
 from seqto.search.greedy import exchanges
 from seqto.search.options import Menu
 from seqto.search.planned import Planned
@@ -58,7 +59,8 @@ class BudgetSearch(Planned):
 def solutions(menu: Menu, budgets: int) -> list[list[int]]:
     """Return the best choice for each of `budgets` sizes, from the smallest model up."""
     known = landmarks(menu, budgets)
-    return [*(_solve(menu, menu.bytes(each), each) for each in known[:-1]), known[-1]]
+    smaller = counted("choosing candidates", known[:-1])
+    return [*(_solve(menu, menu.bytes(each), each) for each in smaller), known[-1]]
 
 
 def landmarks(menu: Menu, count: int) -> list[list[int]]:

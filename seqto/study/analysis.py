@@ -25,7 +25,7 @@ def analysed(study: Study, run: str, base: str) -> StudyRecord:
     With several schemes the ranking of `base` counts, which does the least harm.
     """
     if not study.tracker.read_study(run).scores:
-        say("timing the float model")
+        say("timing the float model", 0, 1)
         times = float_latency(study.subject, study.parts.device)
         scores = ranking(study, base)
         own = {**study.subject.baseline, **times}

@@ -53,6 +53,10 @@ PROVENANCE = "provenance.json"
 LEARNED = "learned.json"
 """The study's document of what its quantizer learned: other machines would compute it otherwise."""
 
+OPENING = "opening the study"
+STEPS_TO_OPEN = 3
+"""Hold it alone, begin or resume its run, record what all its candidates share."""
+
 Launch = Callable[[str, Sequence[Assignment]], Iterable[str]]
 """Measures a study's assignments somewhere, and returns the ids of their trials."""
 
@@ -76,6 +80,7 @@ def explore(study: Study, run: str, launch: Launch, watch: Watch) -> int:
     learned = study.subject.model.learned
     if learned and study.tracker.read_document(run, LEARNED) is None:
         study.tracker.log_document(run, LEARNED, as_document(learned))
+    say(OPENING, STEPS_TO_OPEN, STEPS_TO_OPEN)
     bases = _bases(study, run)
     record = analysed(study, run, bases[0])
     further = {base: ranking(study, base) for base in bases[1:]}

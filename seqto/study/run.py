@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from seqto.errors import StudyError
 from seqto.interrupts import put_off
 from seqto.measuring.record import Assignment
+from seqto.phases import say
 from seqto.protocols import Exclusive, StudyLog, Tracker
 from seqto.study.conclude import Publish, conclude
-from seqto.study.explore import Launch, Watch, explore
+from seqto.study.explore import OPENING, STEPS_TO_OPEN, Launch, Watch, explore
 from seqto.study.plan import Study
 from seqto.study.refreshing import Refreshed
 from seqto.types import Front, StudyPlan, StudyRecord, TrialState
@@ -80,10 +81,12 @@ def _while_held(launch: Launch, check: Check) -> Launch:
 def _opened(tracker: StudyLog, plan: StudyPlan, resume: bool, check: Check) -> Iterator[str]:
     """Open a study, and mark it as failed or killed if the block ends early."""
     run = None
+    say(OPENING, 1, STEPS_TO_OPEN)
     try:
         # An interrupt in between would leave an open study whose id nobody knows.
         with put_off():
             run = tracker.open_study(plan, resume)
+        say(OPENING, 2, STEPS_TO_OPEN)
         yield run
     except BaseException as error:
         if run is not None and _is_held(check):

@@ -20,7 +20,7 @@ from mlflow.utils.time import get_current_time_millis
 
 from seqto.errors import TrackingError
 from seqto.secrets import masked
-from seqto.tracking.outages import is_outage
+from seqto.tracking.outages import is_outage, read_again
 from seqto.tracking.records import (
     EXCLUDED,
     KINDS,
@@ -137,6 +137,7 @@ class Runs:
             self.write(each.info.run_id, tags=tags)
             self.client.update_run(each.info.run_id, status=STATUS[TrialState.KILLED])
 
+    @read_again
     def get(self, run_id: str) -> Run:
         """Return the run of this id; raise TrackingError if the store has none."""
         try:
@@ -149,6 +150,7 @@ class Runs:
                 "page, and check tracking.uri or MLFLOW_TRACKING_URI."
             ) from error
 
+    @read_again
     def last_study(self, key: str) -> Run | None:
         """Return the newest study of this key in the experiment, if any."""
         found = self.client.search_runs(
@@ -163,7 +165,7 @@ class Runs:
         """Yield the candidates of a study, the oldest first."""
         token = None
         while True:
-            page = self.client.search_runs(
+            page = read_again(self.client.search_runs)(
                 [self.get(study).info.experiment_id],
                 f"tags.`mlflow.parentRunId` = '{study}' and tags.`seqto.kind` = 'candidate' "
                 + condition,
@@ -199,6 +201,7 @@ class Runs:
                 self._losses[run_id] = losses_of(self.json(run_id, LOSSES))
         return self._losses.setdefault(run_id, ())
 
+    @read_again
     def files(self, run_id: str) -> set[str]:
         """Return the names of the top-level artifacts."""
         return {file.path for file in self.client.list_artifacts(run_id)}

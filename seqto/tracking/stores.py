@@ -25,6 +25,7 @@ from sqlalchemy.exc import ArgumentError
 from seqto.errors import TrackingError
 from seqto.logs import at_level, errors_only
 from seqto.secrets import mask_error, masked, without_user
+from seqto.tracking.migrations import counted_migrations
 from seqto.tracking.ui import experiment_tags, run_page
 from seqto.types import Address
 
@@ -141,6 +142,7 @@ class Store:
                 _environment(_IMPATIENT),
                 at_level(logging.WARNING, "alembic", "mlflow"),
                 errors_only("urllib3.connectionpool"),
+                counted_migrations(),
             ):
                 if self._file is not None and not _has_content(self._file):
                     _create(self.uri, self._file)

@@ -1,6 +1,7 @@
 """Studies called from Python: real ones, of the embedded model."""
 
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -202,16 +203,16 @@ def key_of(run: str) -> str:
 
 
 def test_typed_and_called_studies_are_the_same(
-    seqto: Command, path: Path, digits: Digits, home: Path
+    seqto: Command, path: Path, digits: Digits, home: Path, migrated_store: Path
 ) -> None:
     images, labels = digits
     np.savez(home / "samples.npz", image=images, labels=labels)
     words = ["model=local", f"model.path={path}", "dataset=npz", "dataset.path=samples.npz"]
     words += ["dataset.calibration_size=50", "dataset.evaluation_size=100"]
-    words += ["constraint.max_accuracy_loss=0.02", "search.evaluations=4"]
+    words += ["constraint.max_accuracy_loss=0.02", "search.evaluations=3"]
     typed = seqto(*words, "-m")
     assert typed.code == 0, typed.err
-    keywords: dict[str, Any] = {"calibration_size": 50, "evaluation_size": 100, "evaluations": 4}
+    keywords: dict[str, Any] = {"calibration_size": 50, "evaluation_size": 100, "evaluations": 3}
     called = door.tune(
         path, home / "samples.npz", max_accuracy_loss=0.02, progress=False, **keywords
     )
@@ -227,6 +228,7 @@ def test_typed_and_called_studies_are_the_same(
     key = key_of(str(called.run_id))
     assert key_of(str(fresh.run_id)) != key
     # And without resuming anything: the same key and the same front.
+    shutil.copy(migrated_store, home / "other.db")
     apart = door.tune(
         *(path, "samples.npz"),
         max_accuracy_loss=0.02,
@@ -308,9 +310,10 @@ def test_an_experiment_of_another_store_is_told(digits: Digits, home: Path) -> N
         door.tune("digits", digits[0], **QUICK)
 
 
-def test_another_store_may_be_named(digits: Digits, home: Path) -> None:
+def test_another_store_may_be_named(digits: Digits, home: Path, migrated_store: Path) -> None:
+    shutil.copy(migrated_store, home / "other.db")
     found = door.tune("digits", digits[0], tracking=f"sqlite:///{home}/other.db", **QUICK)
-    assert (home / "other.db").exists() and not mlflow.is_tracking_uri_set()
+    assert not mlflow.is_tracking_uri_set()
     again = door.load_study(str(found.run_id), f"sqlite:///{home}/other.db")
     assert again.best == found.best or again.best.index == found.best.index
     words = [*QUICK["overrides"], f"tracking.uri=sqlite:///{home}/third.db"]

@@ -1,8 +1,8 @@
 """A study in MLflow's own pages, as a person meets it who types `mlflow ui`."""
 
+import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from forked_commands import Forked
 from mlflow.entities import Run
 from mlflow.tracking import MlflowClient
 from mlflow_server import served
@@ -67,7 +68,9 @@ def site(
         patch.setenv("PYTHONPATH", ":".join(sys.path))
         for name in ("MLFLOW_TRACKING_URI", "MLFLOW_RUN_ID"):
             patch.delenv(name, raising=False)
-        subprocess.run([sys.executable, "-m", "seqto", *COMMAND, "-m"], check=True)
+        process = Forked(["seqto", *COMMAND, "-m"], folder, os.environ)
+        said = process.communicate(timeout=300)
+        assert process.returncode == 0, said
         client = MlflowClient(store)
         (made,) = client.search_runs(["1"], "tags.`seqto.kind` = 'study'")
         children = client.search_runs(["1"], f"tags.`mlflow.parentRunId` = '{made.info.run_id}'")

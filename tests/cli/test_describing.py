@@ -65,6 +65,8 @@ def test_a_model_of_texts(seqto: Command, tmp_path: Path) -> None:
     result = seqto("words.onnx")
     assert (result.code, result.err) == (0, "")
     assert "seqto words.onnx lines.txt dataset.tokenizer=tokenizer.json" in result.out
+    (tmp_path / "tokenizer.json").touch()
+    assert "dataset.tokenizer" not in seqto("words.onnx").out
     assert "task:    tokens, it seems" in result.out
     assert "photos/" not in result.out
 

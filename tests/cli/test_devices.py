@@ -64,7 +64,8 @@ def test_lost_candidates_are_told_and_no_alias_moves(seqto: Command, tmp_path: P
 def test_devices_are_compared(seqto: Command, tmp_path: Path) -> None:
     # On each device others are the default.
     same = ["device=cpu,tvm", "device.threads=1", "precisions=[int8,float32]"]
-    result = seqto(*same, *QUICK, "-m")
+    ladder = ["search=ladder", "search.step=24", "sensitivity=local"]
+    result = seqto(*same, *QUICK[:2], *ladder, "device.repeats=2", "-m")
     assert result.code == 0, result.err
     (page,) = tmp_path.glob("multirun/*/*/comparison.html")
     assert f"compare: {page.relative_to(tmp_path)}" in result.out

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import mlflow
 import pytest
 from commands import Command, Result
+from forked_commands import Forked
 from mlflow.tracking import MlflowClient
 
 from seqto.cli import main
@@ -284,12 +284,5 @@ def test_promotions_of_many_processes_are_one_after_another(
     assert {int(each) for each in promoted} == {held["champion"], held.get("previous")} - {None}
 
 
-def _started(folder: Path, *words: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "seqto.promote", *QUICK, *words],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
+def _started(folder: Path, *words: str) -> Forked:
+    return Forked(["seqto.promote", *QUICK, *words], folder, os.environ)

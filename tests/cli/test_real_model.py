@@ -16,6 +16,7 @@ MODEL = [
     "dataset.evaluation_size=24",
     "preprocess=efficientnet_lite",
     "device.repeats=2",
+    "sensitivity=local",
     "sensitivity.samples=2",
 ]
 

@@ -11,6 +11,8 @@ from seqto.config.paths import PACKAGE
 
 DIGITS = PACKAGE / "models" / "data" / "digits.onnx"
 MODEL = ["model=local", "model.path=my.onnx"]
+OWN = ["model=local", "model.path=own/my.onnx"]
+TOKENIZER = "dataset.tokenizer=own/tokenizer.json"
 IMAGES = ["dataset=images", "dataset.path=photos/"]
 IMAGENET = "preprocess=imagenet"
 
@@ -22,6 +24,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "my.onnx").write_bytes(DIGITS.read_bytes())
     (tmp_path / "photos").mkdir()
     (tmp_path / "lines.txt").touch()
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "my.onnx").write_bytes(DIGITS.read_bytes())
+    (tmp_path / "own" / "tokenizer.json").touch()
     images = np.random.default_rng(0).random((40, 1, 8, 8), np.float32)
     np.savez(tmp_path / "samples.npz", image=images)
     return tmp_path
@@ -31,6 +36,14 @@ CASES = {
     "folder": ("my.onnx photos/", [*MODEL, *IMAGES, IMAGENET, "-m"]),
     "file": ("my.onnx samples.npz", [*MODEL, "dataset=npz", "dataset.path=samples.npz", "-m"]),
     "texts": ("my.onnx lines.txt", [*MODEL, "dataset=text", "dataset.path=lines.txt", "-m"]),
+    "tokenizer of one's own": (
+        "own/my.onnx lines.txt dataset.tokenizer=mine.json",
+        [*OWN, "dataset=text", "dataset.path=lines.txt", "dataset.tokenizer=mine.json", "-m"],
+    ),
+    "tokenizer beside the model": (
+        "own/my.onnx lines.txt",
+        [*OWN, "dataset=text", "dataset.path=lines.txt", TOKENIZER, "-m"],
+    ),
     "words": (
         "my.onnx photos/ preprocess=yolo device=cpu",
         [*MODEL, *IMAGES, "preprocess=yolo", "device=cpu", "-m"],
@@ -68,6 +81,10 @@ def complaint(result: Result) -> str:
 WRONG = {
     "no such model": ("your.onnx photos/", "your.onnx does not exist"),
     "no such folder": ("my.onnx pictures", "pictures does not exist: give a folder of images"),
+    "no such kind of file": (
+        "my.onnx own/tokenizer.json",
+        "own/tokenizer.json is none of these: a folder of images, a .npz file, a .txt file",
+    ),
     "no samples": ("my.onnx device=cpu", "there are no samples for my.onnx: add a folder"),
     "a study without samples": ("my.onnx -m", "there are no samples for my.onnx"),
     "two models": ("my.onnx my.onnx photos", "cannot both be models"),

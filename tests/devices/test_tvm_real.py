@@ -64,7 +64,7 @@ def quantized(model: Model, splits: Splits, quantizer: Quantizer, precision: str
 )
 def test_digits_agree_in_every_precision(quantizer: Quantizer, precision: str) -> None:
     model = prepare(EmbeddedModel().load())
-    splits = DigitsDataset(evaluation_size=300).load(input_specs(model))
+    splits = DigitsDataset(evaluation_size=150).load(input_specs(model))
     assert agreement(quantized(model, splits, quantizer, precision), splits.evaluation) >= AGREEMENT
 
 
@@ -77,8 +77,8 @@ def photos() -> tuple[Model, Splits]:
         preprocess=ImagePreprocess(
             interpolation="bicubic", scale=1.0, mean=[127.0] * 3, std=[128.0] * 3
         ),
-        calibration_size=50,
-        evaluation_size=100,
+        calibration_size=20,
+        evaluation_size=50,
     )
     return model, dataset.load(input_specs(model))
 

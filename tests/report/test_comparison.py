@@ -168,6 +168,14 @@ def test_the_verdict_names_the_smallest_and_the_fastest() -> None:
     assert found.startswith("No study has a candidate that loses at most 2 %; cpu has the best")
 
 
+def test_equal_sizes_have_no_smallest() -> None:
+    found = compare([told(HERE), told(HERE, device="phone")]).verdict
+    assert found == (
+        "With at most 2 % loss, cpu (#1, 20.0 % of the size) and phone (#1, 20.0 % of the size) "
+        "are equally small."
+    )
+
+
 def test_models_are_compared_by_bytes() -> None:
     large = study([trial(0, **figures(0.0, 3, 500.0))], baseline={"size_bytes": 1e6})
     found = compare([told(HERE), told(large, model="large")]).verdict
@@ -185,6 +193,7 @@ def test_more_precisions_than_two_are_all_counted(capsys: pytest.CaptureFixture[
     mixed = replace(HERE, trials=(HERE.trials[0], replace(HERE.trials[1], candidate=half)))
     reports = [told(mixed), told(mixed, device="phone")]
     info = compare(reports)
+    assert {row.name for row in info.rows} == {"all int8", "#1"}
     print_comparison(Console(width=120), info)
     text = capsys.readouterr().out
     assert "1xi4 1xi8 1xf16" in text and "3xi8" in text and "excluded" not in text

@@ -80,17 +80,17 @@ def test_each_phase_has_its_own_count() -> None:
 def test_without_a_terminal_there_is_a_line_for_each_step() -> None:
     stream = io.StringIO()
     with StepLines(Console(file=stream, width=80, force_terminal=False)) as lines:
-        lines.say("reading samples")
-        for done in range(3):
-            lines.say("calibrating", done, 2)
+        lines.say("starting", 2, 3)
+        for done in range(6):
+            lines.say("calibrating", done, 5)
         lines.say("measuring", 0, 2)
         lines.advance(trial(0, accuracy_loss=0.011, size_bytes=5e6), 1, 2)
         lines.advance(trial(1, state=TrialState.FAILED, failure="no room"), 2, None)
         lines.say("drawing")
     found = [re.sub(r"\d\.\d s", "T", line) for line in stream.getvalue().splitlines()]
     assert found == [
-        "reading samples: T",
-        "calibrating (2): T",
+        "starting: T",
+        "calibrating (5): T",
         "measuring 1/2: #0 loss 1.10 %, size 5.00 MB, on the front so far (T)",
         "measuring 2/?: #1 failed (T)",
         "drawing: T",

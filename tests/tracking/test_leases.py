@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("no_mlflow_around")
 
 QUICK = Pace(beat=0.1, stale=1.0, look=0.05, grace=0.2)
 HOLD = """
-import sys, time
+import os, sys, time
 from mlflow.tracking import MlflowClient
 from seqto.errors import StudyError
 from seqto.tracking.leases import Claims, Pace, held
@@ -29,7 +29,8 @@ uri, experiment, log, begin, seconds = sys.argv[1:]
 claims, many = Claims(MlflowClient(uri), experiment, "key"), Pace(beat=0.1, stale=20, look=0.05)
 claims.all()
 print("ready", flush=True)
-time.sleep(max(0, float(begin) - time.time()))
+while not os.path.exists(begin):
+    time.sleep(0.001)
 def note(word):
     with open(log, "a") as file:
         file.write(word + "\\n")
@@ -43,7 +44,7 @@ while True:
     except StudyError:
         time.sleep(0.05)
 """
-"""Holds the lease for a moment, as soon as it gets it."""
+"""Holds the lease for a moment, as soon as it gets it; begins when a file is there."""
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def elsewhere() -> Claim:
 
 
 def start(
-    uri: str, claims: Claims, log: Path, begin: float, seconds: float
+    uri: str, claims: Claims, log: Path, begin: Path, seconds: float
 ) -> "subprocess.Popen[str]":
     return subprocess.Popen(
         [sys.executable, "-c", HOLD, uri, claims.place, str(log), str(begin), str(seconds)],
@@ -86,7 +87,7 @@ def test_who_ended_without_a_word_on_this_machine_is_followed_at_once(
     uri: str, claims: Claims, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
-    with start(uri, claims, log, 0, 300) as process:
+    with start(uri, claims, log, tmp_path, 300) as process:
         while not log.exists():
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
@@ -188,8 +189,11 @@ def test_text_that_is_no_claim_is_ignored(claims: Claims) -> None:
 @pytest.mark.slow
 def test_many_processes_never_hold_it_together(uri: str, claims: Claims, tmp_path: Path) -> None:
     log = tmp_path / "log"
-    begin = time.time() + 25
+    begin = tmp_path / "begin"
     processes = [start(uri, claims, log, begin, 0.3) for _ in range(5)]
+    for process in processes:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    begin.touch()
     for process in processes:
         assert process.wait(240) == 0
     assert log.read_text().split() == ["begin", "end"] * 5

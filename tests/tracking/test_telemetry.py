@@ -1,10 +1,12 @@
 """MLflow's telemetry is off, in processes that are not tests: in those MLflow has it off anyway."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib
 import pytest
 
 WATCHER = """
@@ -44,6 +46,8 @@ def surroundings(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "sitecustomize.py").write_text(WATCHER)
     path = os.pathsep.join([str(tmp_path), *(each for each in sys.path if each)])
     calls = {"CALLS": str(tmp_path / "calls"), "HOME": str(tmp_path)}
+    # Else it would look through all fonts again, which takes seconds.
+    calls["MPLCONFIGDIR"] = matplotlib.get_cachedir()
     return {**plain, **calls, "PYTHONPATH": path, "SEQTO_CACHE": str(tmp_path / "cache")}
 
 
@@ -64,7 +68,9 @@ def test_is_off_whether_mlflow_is_imported_before_or_after(tmp_path: Path, progr
 
 
 @pytest.mark.slow
-def test_no_study_calls_anybody(tmp_path: Path) -> None:
-    words = ("search.evaluations=3", "dataset.evaluation_size=100", "hydra/launcher=joblib")
+def test_no_study_calls_anybody(tmp_path: Path, migrated_store: Path) -> None:
+    shutil.copy(migrated_store, tmp_path / "mlflow.db")
+    words = ["search=ladder", "search.step=24", "sensitivity=local", "sensitivity.samples=2"]
+    words += ["dataset.evaluation_size=50", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
     run(tmp_path, "-m", "seqto", *words, "-m")
     assert not (tmp_path / "calls").exists(), (tmp_path / "calls").read_text()

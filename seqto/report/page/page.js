@@ -436,6 +436,8 @@
       svg.append(whisker);
 
       placed = [];
+      // Float models of several studies at one place need one label.
+      const named = new Set();
       const order = { other: 0, float: 1, front: 2 };
       const all = info.series.flatMap((series, at) => series.dots.map((dot) => ({ dot, at })))
         .filter(({ dot }) => dot.x[axis.at] !== null && dot.y !== null)
@@ -454,7 +456,9 @@
           svg.append(draw("path", { class: "ring", d: SHAPES[at % SHAPES.length](11), transform: `translate(${px} ${py})`, style: `stroke:${colour(at)}` }));
         }
         svg.append(node);
-        const entry = { dot, node, px, py, name: info.series[at].name, label: beyond && dot.beyond[axis.at] || dot.label };
+        const far = beyond && dot.beyond[axis.at];
+        const entry = { dot, node, px, py, name: info.series[at].name, label: far ? (named.has(far) ? "" : far) : dot.label };
+        if (far) named.add(far);
         node.addEventListener("focus", () => show(entry));
         node.addEventListener("blur", hide);
         placed.push(entry);
@@ -566,12 +570,17 @@
 
   // Labels go beside their dots, where they hide no dot and no other label.
   function label(svg, placed, box) {
-    const taken = placed.map(({ px, py }) => ({ x: px - 8, y: py - 8, width: 16, height: 16, weight: 1 }));
+    // Rather on a grey dot than on one of the front, and least of all on a recommended one.
+    const taken = placed.map(({ dot, px, py }) => {
+      const ringed = dot.label && dot.kind === "front";
+      const reach = ringed ? 12 : 8;
+      return { x: px - reach, y: py - reach, width: 2 * reach, height: 2 * reach, weight: dot.kind === "other" ? 0.5 : ringed ? 4 : 1 };
+    });
     const meets = (a, b) => a.x < b.x + b.width && b.x < a.x + a.width && a.y < b.y + b.height && b.y < a.y + a.height;
     for (const { px, py, label: words } of placed.filter((entry) => entry.label)) {
       const text = draw("text", { class: "tag" }, words);
       svg.append(text);
-      const spots = [[15, -9, "start"], [-15, -9, "end"], [15, 18, "start"], [-15, 18, "end"], [0, -18, "middle"], [0, 28, "middle"], [-15, -28, "end"], [15, -28, "start"], [0, -40, "end"]];
+      const spots = [[15, -9, "start"], [-15, -9, "end"], [15, 18, "start"], [-15, 18, "end"], [0, -18, "middle"], [0, 28, "middle"], [16, 4, "start"], [-16, 4, "end"], [-15, -28, "end"], [15, -28, "start"], [0, -40, "end"]];
       let least = Infinity;
       let chosen = spots[0];
       for (const spot of spots) {
