@@ -24,6 +24,7 @@ from seqto.secrets import masked
 from seqto.tracking import notes, stored_models
 from seqto.tracking.leases import Claims, held
 from seqto.tracking.outages import in_one_go
+from seqto.tracking.packed import packed
 from seqto.tracking.records import (
     EXCLUDED,
     INDEX,
@@ -105,9 +106,10 @@ class MlflowTracker:
         """Return the id of a RUNNING child run with the candidate's layers."""
         tags = {"seqto.kind": "candidate", "seqto.key": candidate.key, "seqto.pareto": "false"}
         kinds = self._runs.kinds(study) if study else {}
-        tags = {**kinds, **tags, **candidate_tags(candidate)}
+        document = candidate_document(candidate)
+        tags = {**kinds, **tags, **candidate_tags(candidate), **packed(EXCLUDED, document)}
         run = self._runs.create(name, tags, parent=study)
-        self.client.log_dict(run, candidate_document(candidate), EXCLUDED)
+        self.client.log_dict(run, document, EXCLUDED)
         # The index comes last: even if the process is killed, a run with an index is complete.
         params = {"excluded_count": str(len(candidate.excluded))}
         self._runs.write(run, params=params, tags={INDEX: str(index)})
@@ -121,7 +123,9 @@ class MlflowTracker:
         """
         tags = measurement_tags(measurement, duplicate_of)
         if measurement.losses:
-            self.client.log_dict(trial, losses_document(measurement.losses), LOSSES)
+            document = losses_document(measurement.losses)
+            self.client.log_dict(trial, document, LOSSES)
+            tags |= packed(LOSSES, document)
         self._runs.write(trial, metrics=measurement.metrics, tags=tags)
         self._runs.end(trial, TrialState.COMPLETE)
         self._runs.keep_one(trial)

@@ -21,6 +21,7 @@ from mlflow.utils.time import get_current_time_millis
 from seqto.errors import TrackingError
 from seqto.secrets import masked
 from seqto.tracking.outages import is_outage, read_again
+from seqto.tracking.packed import unpacked
 from seqto.tracking.records import (
     EXCLUDED,
     KINDS,
@@ -49,7 +50,7 @@ class Runs:
     """The runs of this store; new runs are created in its experiment."""
 
     store: Store
-    # Candidates by run id: each needs a download, and never changes.
+    # Candidates by run id: large ones need a download each, and they never change.
     _candidates: dict[str, Candidate] = field(default_factory=dict)
     # What a study and its candidates have in common.
     _kinds: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -187,7 +188,8 @@ class Runs:
                 "seqto.kind=candidate."
             )
         if run_id not in self._candidates:
-            self._candidates[run_id] = candidate_of(self.json(run_id, EXCLUDED))
+            held = unpacked(EXCLUDED, run.data.tags) or self.json(run_id, EXCLUDED)
+            self._candidates[run_id] = candidate_of(held)
         return trial_of(run, self._candidates[run_id], self._losses_of(run))
 
     def _losses_of(self, run: Run) -> tuple[float, ...]:
@@ -198,7 +200,8 @@ class Runs:
         if run_id not in self._losses:
             # Earlier versions of seqto wrote none.
             with contextlib.suppress(TrackingError):
-                self._losses[run_id] = losses_of(self.json(run_id, LOSSES))
+                held = unpacked(LOSSES, run.data.tags) or self.json(run_id, LOSSES)
+                self._losses[run_id] = losses_of(held)
         return self._losses.setdefault(run_id, ())
 
     @read_again
