@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from itertools import takewhile
 from pathlib import Path
 
+from seqto.config.own_files import SAMPLES, model_words, sample_words, tokenizer_words
 from seqto.errors import ConfigError, DatasetError, ModelError
 
 _MODES = {"-m", "--multirun", "-c", "--cfg", "-r", "--run", "-i", "--info"}
 """Hydra's options that exclude each other."""
-
-_SAMPLES = "a folder of images, a .npz file, a .txt file of texts, or dataset=... with its keys"
 
 
 def model_alone(words: Sequence[str]) -> str | None:
@@ -44,9 +43,6 @@ def expanded(words: Sequence[str]) -> list[str]:
 
 
 def _words_of(model: str, samples: Sequence[str], words: Sequence[str]) -> list[str]:
-    # Configs take half a second to import, which other words do not need.
-    from seqto.config.own_files import model_words, sample_words, tokenizer_words
-
     found = [*model_words(model), *(each for path in samples for each in sample_words(path))]
     if "dataset=images" in found and not any(each.startswith("preprocess") for each in words):
         # Said, because it is a guess: a wrong one spoils all figures.
@@ -61,18 +57,18 @@ def _check(models: Sequence[str], samples: Sequence[str], words: Sequence[str]) 
     for kind, found in (("models", models), ("samples", samples)):
         if len(found) > 1:
             raise ConfigError(
-                f"{' and '.join(found)} cannot both be {kind}: give one model and {_SAMPLES}."
+                f"{' and '.join(found)} cannot both be {kind}: give one model and {SAMPLES}."
             )
     _require_model(models[0])
     named = any(each.lstrip("+").startswith(("dataset=", "dataset.")) for each in words)
     if not samples and not named:
         raise ConfigError(
-            f"there are no samples for {models[0]}: add {_SAMPLES}. seqto {models[0]} alone tells "
+            f"there are no samples for {models[0]}: add {SAMPLES}. seqto {models[0]} alone tells "
             "what it takes."
         )
     for each in samples:
         if not Path(each).expanduser().exists():
-            raise DatasetError(f"{each} does not exist: give {_SAMPLES}.")
+            raise DatasetError(f"{each} does not exist: give {SAMPLES}.")
 
 
 def _require_model(path: str) -> None:

@@ -55,10 +55,10 @@ class SharedPrefixes:
         The first `after` samples are left out. If a part does not load or run, the whole model is
         run; its error is raised.
         """
-        # A batch has several samples.
-        first = after // (self._samples.fixed_batch or 1)
+        # A batch may have several samples.
+        first, more = divmod(after, self._samples.fixed_batch or 1)
         made = self._or_whole(changed, lambda: self._in_parts(changed, first), first)
-        return islice(made, after - first * (self._samples.fixed_batch or 1), None)
+        return islice(made, more, None)
 
     def _or_whole(
         self, model: Model, parts: Callable[[], Iterator[Entry]], first: int = 0

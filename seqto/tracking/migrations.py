@@ -1,6 +1,7 @@
 """The steps in which MLflow makes the tables of a new store, counted."""
 
 import contextlib
+import functools
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +42,7 @@ class _Counter(logging.Filter):
         return record.levelno >= logging.WARNING
 
 
+@functools.cache
 def _steps() -> int:
     versions = Path(mlflow.store.db_migrations.__path__[0]) / "versions"
     return len([each for each in versions.glob("*.py") if each.name != "__init__.py"])
