@@ -122,9 +122,8 @@ def run_config(
     pool = Pool(parts, subject, tracker, workers_of(parts))
     spread = launch is not None or cluster is not None
     batch = len(subject.layers) + 1 if spread else pool.batch
-    study = Study(
-        parts, subject, build_settings(config, batch), tracker, context.workspace, command
-    )
+    workspace, chosen = context.workspace, build_settings(config, batch)
+    study = Study(parts, subject, chosen, tracker, workspace, command, pool.models)
     display.say(OPENING, 0, STEPS_TO_OPEN)
     display.introduce(study)
     environment = _environment(study)

@@ -1,20 +1,24 @@
 """Candidates built and measured one after another; what they have in common runs once."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from seqto.errors import MetricError, reason
 from seqto.graph.segments import same_computation
-from seqto.graph.unpacking import has_coded_weights
+from seqto.graph.unpacking import has_coded_weights, unpacked
 from seqto.measuring.evaluate import measure, undone
 from seqto.measuring.prefixes import MEMORY_LIMIT, SharedRuns
 from seqto.measuring.subject import Subject
-from seqto.protocols import Device, Quantizer, SharesPrefixes
+from seqto.protocols import Device, Previews, Quantizer, SharesPrefixes
 from seqto.types import Candidate, Measurement, Model, Outputs
 
 SHARED_BYTES = MEMORY_LIMIT
 """How many bytes of activations to keep for the next candidates; 0 shares nothing."""
+
+_SMALL = 2**26
+"""Models of fewer bytes are returned with their attempts, rather than built again."""
 
 
 class Tools(Protocol):
@@ -35,12 +39,14 @@ class Tools(Protocol):
 class Attempt:
     """What a candidate scored, or why it failed.
 
-    `undone` are the float layers that the device runs in integers anyway.
+    `undone` are the float layers that the device runs in integers anyway; `model` is what was
+    measured, if it is small.
     """
 
     measurement: Measurement | None = None
     failure: str = ""
     undone: tuple[str, ...] = ()
+    model: Model | None = None
 
 
 def attempts(
@@ -55,17 +61,16 @@ def attempts(
     """
     measured = dict(known or {})
     built = [_built(parts, subject, candidate) for candidate in candidates]
-    # Coded weights would have to be decoded just to see what models have in common.
-    models = [
-        each for each in built if isinstance(each, Model) and not has_coded_weights(each.proto)
-    ]
+    plain = _plain(parts, subject, candidates, built)
     runs = (
         SharedRuns(
-            models, subject.samples, subject.batch, parts.device, subject.observed, SHARED_BYTES
+            list(plain.values()),
+            *(subject.samples, subject.batch, parts.device, subject.observed, SHARED_BYTES),
         )
-        if SHARED_BYTES and len(models) > 1 and _shares(parts.device, subject)
+        if len(plain) > 1
         else None
     )
+    places = {digest: place for place, digest in enumerate(plain)}
     for candidate, model in zip(candidates, built, strict=True):
         if isinstance(model, Attempt):
             yield model
@@ -73,8 +78,8 @@ def attempts(
         try:
             if model.digest not in measured:
                 outputs = _of_the_float_model(model, subject)
-                if outputs is None and runs is not None and model in models:
-                    outputs = runs.outputs(models.index(model))
+                if outputs is None and runs is not None and model.digest in places:
+                    outputs = runs.outputs(places[model.digest])
                 measurement = measure(model, subject, parts.device, outputs, candidate)
                 measured[model.digest] = measurement
             layers = undone(candidate, model, parts.device)
@@ -83,7 +88,8 @@ def attempts(
         except Exception as error:
             yield _failed(error)
         else:
-            yield Attempt(measured[model.digest], undone=tuple(layers))
+            kept = model if model.size < _SMALL else None
+            yield Attempt(measured[model.digest], undone=tuple(layers), model=kept)
 
 
 def shares_prefixes(device: Device) -> bool:
@@ -94,6 +100,35 @@ def shares_prefixes(device: Device) -> bool:
 def _of_the_float_model(model: Model, subject: Subject) -> Outputs | None:
     """Return the float model's outputs if this model computes the same, and None otherwise."""
     return subject.reference if same_computation(model, subject.model) else None
+
+
+def _plain(
+    parts: Tools,
+    subject: Subject,
+    candidates: Sequence[Candidate],
+    built: Sequence[Model | Attempt],
+) -> dict[str, Callable[[], Model]]:
+    """Return what makes models that can be run in parts, by the digests of those they stand for.
+
+    Coded weights all come from a few streams, which parts cannot share: plain weights are in their
+    place.
+    """
+    if not (SHARED_BYTES and len(built) > 1 and _shares(parts.device, subject)):
+        return {}
+    return {
+        model.digest: functools.partial(_decoded, parts.quantizer, subject, candidate, model)
+        for candidate, model in zip(candidates, built, strict=True)
+        if isinstance(model, Model)
+    }
+
+
+def _decoded(quantizer: Quantizer, subject: Subject, candidate: Candidate, model: Model) -> Model:
+    """Return the candidate's model, with plain weights in place of coded ones."""
+    if not has_coded_weights(model.proto):
+        return model
+    if isinstance(quantizer, Previews):
+        return quantizer.preview(subject.model, subject.ranges, candidate)
+    return unpacked(model)
 
 
 def _shares(device: Device, subject: Subject) -> bool:

@@ -109,7 +109,8 @@ def _opened(kit: Kit) -> Subject:
 def _placed(made: Attempt, machine: str) -> Attempt:
     if made.measurement is None:
         return made
-    return replace(made, measurement=replace(made.measurement, machine=machine))
+    # Models stay here: the driver builds those of the front.
+    return replace(made, measurement=replace(made.measurement, machine=machine), model=None)
 
 
 def _digest(model: PackedModel, subject: Subject) -> str:

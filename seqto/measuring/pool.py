@@ -20,11 +20,17 @@ from seqto.measuring.provenance import machine_of
 from seqto.measuring.record import Assignment, Recorder
 from seqto.measuring.subject import Subject, prepare_subject
 from seqto.protocols import SeveralWorkers, TrialLog
-from seqto.types import Candidate, Measurement
+from seqto.types import Candidate, Measurement, Model
 from seqto.workspace import Workspace
 
-GROUP = 4
-"""How many candidates a process measures in a row, to run what they have in common once."""
+GROUP = 8
+"""At most how many candidates a process measures in a row, to run what they share once."""
+
+_HELD_BYTES = 2**29
+"""How much the candidates of a group may take together if none were smaller than the model."""
+
+_KEPT_BYTES = 2**26
+"""How many bytes of measured models are kept: those of the front are needed once more."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,11 +58,13 @@ class Pool:
         self._count = count
         self._processes: ProcessPoolExecutor | None = None
         self._known: dict[str, Measurement] = {}
+        self.models: dict[str, Model] = {}
+        """The first models that were measured, by their digests."""
 
     @property
     def batch(self) -> int:
         """How many candidates to launch at a time."""
-        return GROUP * self._count
+        return group_size(self._subject) * self._count
 
     def launch(
         self, study: str | None, assignments: Sequence[Assignment], timed_on: str = ""
@@ -67,7 +75,7 @@ class Pool:
         """
         device = self._parts.device
         recorder = Recorder(self._log, study, device.name, machine_of(device), timed_on)
-        groups = groups_of(assignments, self._count)
+        groups = groups_of(assignments, self._count, group_size(self._subject))
         run = self._side_by_side if self._count > 1 else self._in_this_process
         try:
             with recorder.open_trials():
@@ -124,7 +132,14 @@ class Pool:
         recorder.end(trial, assignment, made)
         if made.measurement is not None:
             self._known[made.measurement.model_sha256] = made.measurement
+        if made.model is not None:
+            self._keep(made.model)
         return trial
+
+    def _keep(self, model: Model) -> None:
+        held = sum(each.size for each in self.models.values())
+        if held + model.size <= _KEPT_BYTES:
+            self.models[model.digest] = model
 
     def _submit(self, group: Sequence[Assignment]) -> "Future[list[Attempt]]":
         candidates = [each.candidate for each in group]
@@ -215,7 +230,14 @@ def _measure(candidates: Sequence[Candidate], known: Mapping[str, Measurement]) 
     return list(attempts(_Job.parts, _Job.subject, candidates, known))
 
 
-def groups_of(assignments: Sequence[Assignment], count: int) -> list[Sequence[Assignment]]:
+def group_size(subject: Subject) -> int:
+    """Return how many candidates a process measures in a row: fewer if they are large."""
+    return max(min(GROUP, _HELD_BYTES // max(subject.model.size, 1)), 1)
+
+
+def groups_of(
+    assignments: Sequence[Assignment], count: int, most: int = GROUP
+) -> list[Sequence[Assignment]]:
     """Return the assignments in groups, at least one for each process if there are enough."""
-    size = min(GROUP, max(1, -(-len(assignments) // count)))
+    size = min(most, max(1, -(-len(assignments) // count)))
     return [assignments[at : at + size] for at in range(0, len(assignments), size)]

@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seqto.errors import DeviceError
@@ -34,12 +34,12 @@ class SharedRuns:
     Each has one output. A model is cut where later models begin to differ from it, and the
     activations at the cuts are kept for all samples, up to `limit` bytes. Each later model starts
     from the last kept cut that it shares. Asking for the models in order is cheapest; any order
-    gives the same outputs.
+    gives the same outputs. `models` make them when they are needed, so that few are held at a time.
     """
 
     def __init__(
         self,
-        models: Sequence[Model],
+        models: Sequence[Callable[[], Model]],
         samples: Samples,
         batch: int,
         device: Device,
@@ -54,7 +54,8 @@ class SharedRuns:
         self._limit = limit
         self._routes: list[_Route] = []
         before: Model | None = None
-        for model in map(in_order, models):
+        for make in models:
+            model = in_order(make())
             common = common_nodes(before, model) if before is not None else 0
             self._routes.append(_Route.of(model, common))
             before = model
@@ -124,12 +125,12 @@ class SharedRuns:
         return chosen[::-1]
 
     def _whole(self, index: int) -> Outputs:
-        model = self._models[index]
+        model = self._models[index]()
         return outputs_of(model, self._samples, self._batch, self._device, self._observed)
 
     def _in_parts(self, index: int, start: "_Kept | None", cuts: Sequence[Cut]) -> Outputs:
         """Run the model from this start, keep the activations at the cuts, return its outputs."""
-        route, model = self._routes[index], in_order(self._models[index])
+        route, model = self._routes[index], in_order(self._models[index]())
         places = dict.fromkeys([start.cut if start else route.first, *cuts, route.end])
         new = {cut: _Kept(cut) for cut in cuts}
         outputs: list[Entry] = []

@@ -8,6 +8,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.phases import counted
+from seqto.search.alike import begun_alike
 from seqto.search.greedy import exchanges
 from seqto.search.options import Menu
 from seqto.search.planned import Planned
@@ -31,8 +32,9 @@ class BudgetSearch(Planned):
 
     name: str = "budget"
     budgets: Annotated[int, Field(ge=2)] | None = None
-    evaluations: Annotated[int, Field(ge=3)] = 8
+    evaluations: Annotated[int, Field(ge=3)] = 7
     screens: Annotated[int, Field(ge=1)] = 16
+    alike: Annotated[float, Field(ge=0)] = 0.01
 
     def start(self, ranking: Sequence[LayerScore]) -> None:
         """Solve the program for every budget."""
@@ -40,7 +42,8 @@ class BudgetSearch(Planned):
         if not ranking:
             return
         menu = Menu(ranking)
-        self.plan(map(menu.candidate, solutions(menu, self._budgets)))
+        best = solutions(menu, self._budgets)
+        self.plan(map(menu.candidate, begun_alike(menu, best, self.alike)))
 
     def start_timed(self, ranking: Sequence[LayerScore], latency: LatencyModel, goal: Goal) -> None:
         """Solve the program that knows latency, for as many harms as there are budgets."""
@@ -53,7 +56,7 @@ class BudgetSearch(Planned):
     @property
     def _budgets(self) -> int:
         # Their ends, the smallest model and the float one, are seldom worth an evaluation.
-        return self.budgets or self.evaluations + 2
+        return self.budgets or self.evaluations + 3
 
 
 def solutions(menu: Menu, budgets: int) -> list[list[int]]:

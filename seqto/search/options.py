@@ -18,6 +18,7 @@ class Menu:
     def __init__(self, ranking: Sequence[LayerScore]) -> None:
         rows = units(ranking)
         self.layers = [[score.layer.name for score in row] for row in rows]
+        self.positions = [min(score.layer.position or 0 for score in row) for row in rows]
         self.precisions = sorted({name for score in ranking for name in score.sizes})
         self.costs = np.array([[_cost(row, p) for p in self.precisions] for row in rows])
         self.sizes = np.array([[_size(row, p) for p in self.precisions] for row in rows])

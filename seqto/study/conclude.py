@@ -48,7 +48,7 @@ def front_of(study: Study, record: StudyRecord) -> Front:
 
 def rebuilt(study: Study, trial: Trial) -> Model:
     """Return the trial's model, exactly as it was measured."""
-    known: Model | None = study.models.get(trial.id)
+    known: Model | None = study.models.get(trial.model_sha256)
     if known is not None:
         return known
     subject = study.subject
@@ -69,7 +69,7 @@ def save_recommended(study: Study, front: Front, folder: Path) -> list[Path]:
         model = rebuilt(study, trial)
         if model.size < _SMALL:
             # They are stored in the tracker next.
-            study.models[trial.id] = model
+            study.models[model.digest] = model
         for alias in front.aliases(trial):
             path = folder / f"{alias}.onnx"
             save_model(model, path)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from seqto.errors import StudyError
 from seqto.measuring.float_share import with_float_shares
 from seqto.measuring.learned import as_document
-from seqto.measuring.pool import GROUP
 from seqto.measuring.provenance import (
     MACHINE,
     check_provenance,
@@ -27,7 +26,6 @@ from seqto.study.schemes import as_table, compare_schemes
 from seqto.study.settings import StudySettings
 from seqto.study.shortlist import screened_objectives, shortlist, smoothed, spread
 from seqto.types import (
-    CODED,
     FLOAT32,
     INT8,
     MACHINE_TAG,
@@ -38,7 +36,6 @@ from seqto.types import (
     LayerScore,
     Trial,
     TrialState,
-    family,
 )
 
 _PLAIN = len((INT8, FLOAT32))
@@ -207,9 +204,7 @@ def _race(study: Study, listed: Sequence[Candidate], screen: Screen) -> Race:
     if not settings.only_loss_and_size:
         return Race(listed)
     sizes = {each: trial.metrics.get("size_bytes", 0.0) for each, trial in screen.trials.items()}
-    # Candidates with coded weights have nothing in common that groups of them would run once.
-    coded = all(CODED in map(family, dict(each.precisions).values()) for each in listed[1:])
-    return Race(listed, sizes, max(settings.batch // GROUP, 1) if coded else None)
+    return Race(listed, sizes)
 
 
 def _fully_quantized(study: Study, rankings: Rankings, limits: DeviceLimits) -> list[Candidate]:

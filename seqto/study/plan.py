@@ -3,7 +3,7 @@
 import functools
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from seqto.identity import identity
 from seqto.measuring.parts import Parts
@@ -38,6 +38,8 @@ class Study:
     workspace: Workspace
     command: str = ""
     """The command line that started it, if any."""
+    models: dict[str, Model] = field(default_factory=dict)
+    """Models that were measured or built again and are needed once more, by their digests."""
 
     @property
     def name(self) -> str:
@@ -58,11 +60,6 @@ class Study:
         searched = goal.latency and isinstance(self.parts.search, SearchesLatency)
         wanted = [asdict(goal)] if searched else []
         return content_key([*contents, self.parts.identity, limits, *wanted])
-
-    @functools.cached_property
-    def models(self) -> dict[str, Model]:
-        """The models that were built again and are needed once more, by their trials' ids."""
-        return {}
 
     def registers(self, record: StudyRecord) -> bool:
         """Return whether to register models.

@@ -13,28 +13,23 @@ class Race(Planned):
     """Candidates of which those that cannot be on the front any more are not evaluated.
 
     A candidate that loses nothing on any sample dominates all larger ones. `sizes` are estimates;
-    candidates without one are always evaluated. At most `width` are asked for at a time, because
-    nothing is known of those that run side by side.
+    candidates without one are always evaluated. Of those that are asked for at a time, none is
+    dropped: they run side by side.
     """
 
     def __init__(
         self,
         candidates: Sequence[Candidate],
         sizes: Mapping[Candidate, float] | None = None,
-        width: int | None = None,
     ) -> None:
         self.plan(candidates)
-        self._listed, self._sizes, self._width = candidates, sizes or {}, width
+        self._listed, self._sizes = candidates, sizes or {}
         self.dropped: tuple[Candidate, ...] = ()
 
     @property
     def evaluated(self) -> list[Candidate]:
         """The candidates that were not dropped."""
         return [each for each in self._listed if each not in self.dropped]
-
-    def ask(self, count: int) -> list[Candidate]:
-        """Return the next candidates of the list."""
-        return super().ask(min(count, self._width or count))
 
     def tell(self, trial: Trial) -> None:
         """Drop the candidates that this one dominates."""

@@ -20,8 +20,9 @@ Choose = Callable[[Sequence[Trial], int], list[Trial]]
 _RUINS = 1.5 * WORKS
 """Models that lose more are not worth an evaluation."""
 
-_FEWEST = 1.5
-"""The fewest changed samples that are worth an evaluation: fewer are not told from none."""
+_FEWEST, _NONE = 1.5, 0.75
+"""The fewest changed samples that are worth an evaluation, and those that are not told from none.
+"""
 
 _USUAL = 0.2
 """The loss of a classifier, as a multiple of the square root of its divergence."""
@@ -60,18 +61,20 @@ def spread(
     """Return `count` of the front's trials, in even steps of the logarithm of harm.
 
     They reach from where models no longer work to where one or two of the samples that they are
-    evaluated on change. Harm spans orders of magnitude: even steps of size would favour large
-    models, whose losses are too small to tell apart, and even steps of harm would favour ruined
-    ones.
+    evaluated on change; of those that change none, the smallest is enough. Harm spans orders of
+    magnitude: even steps of size would favour large models, whose losses are too small to tell
+    apart, and even steps of harm would favour ruined ones.
     """
     front = non_dominated(trials, objectives)
     harms = np.log([max(trial.metrics["divergence"], 1e-9) for trial in front])
-    losses = np.array([_RUINS, _FEWEST / samples])
+    losses = np.array([_RUINS, _FEWEST / samples, _NONE / samples])
     wanted = 2 * np.log(losses / _loss_per_root(trials))
-    high, low = np.clip(wanted, harms.min(), harms.max())
+    high, low, least = np.clip(wanted, harms.min(), harms.max())
+    # The smallest of those that change nothing is worth it, too.
+    least = max((each for each in harms if each <= least), default=least)
     chosen = _cheapest(front, objectives, high) if len(objectives) > 2 else set()
     for target in np.linspace(high, low, max(count - len(chosen), 0)):
-        left = [at for at in range(len(front)) if at not in chosen]
+        left = [at for at in range(len(front)) if at not in chosen and harms[at] >= least]
         if left:
             distances = np.abs(harms[left] - target)
             chosen.add(left[int(distances.argmin())])

@@ -1,5 +1,6 @@
 """Candidates measured in a row."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,8 @@ from tiny_studies import Lab
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, OnnxRuntimeProgram
 from seqto.measuring import batch as module
 from seqto.measuring.batch import attempts
-from seqto.types import Candidate, Model
+from seqto.quantizers.static import StaticQuantizer
+from seqto.types import Candidate, Model, Ranges
 
 
 class CountingDevice(OnnxRuntimeDevice):
@@ -37,10 +39,21 @@ def ladder(lab: Lab) -> list[Candidate]:
     return [Candidate.excluding(names, names[at:]) for at in range(len(names), -1, -1)]
 
 
-def figures(lab: Lab, device: OnnxRuntimeDevice) -> list[dict[str, float]]:
+def coded(lab: Lab) -> list[Candidate]:
+    """Return candidates with coded weights that differ in their last layers only."""
+    first, *rest = lab.subject.layer_names
+    return [
+        Candidate.of({first: "coded_0.5", **dict.fromkeys(rest, each)})
+        for each in ("coded_1", "coded_0.5", "coded_0.25")
+    ]
+
+
+def figures(
+    lab: Lab, device: OnnxRuntimeDevice, candidates: Sequence[Candidate]
+) -> list[dict[str, float]]:
     """Return what does not depend on the moment."""
     parts = replace(lab.parts, device=device)
-    found = list(attempts(parts, lab.subject, ladder(lab)))
+    found = list(attempts(parts, lab.subject, candidates))
     assert not any(each.failure or each.undone for each in found)
     return [
         {k: v for k, v in each.measurement.metrics.items() if not k.startswith(("latency", "load"))}
@@ -49,13 +62,44 @@ def figures(lab: Lab, device: OnnxRuntimeDevice) -> list[dict[str, float]]:
     ]
 
 
-def test_what_is_shared_changes_no_figure(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("made", [ladder, coded])
+def test_what_is_shared_changes_no_figure(
+    lab: Lab, made: Callable[[Lab], list[Candidate]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     shared, plain = CountingDevice(), CountingDevice()
-    together = figures(lab, shared)
+    together = figures(lab, shared, made(lab))
     monkeypatch.setattr(module, "SHARED_BYTES", 0)
-    assert together == figures(lab, plain)
+    assert together == figures(lab, plain, made(lab))
     assert len({str(each) for each in together}) > 2, "or these candidates are no test"
     assert min(shared.loaded) < min(plain.loaded) == max(plain.loaded)
+
+
+class Misleading(StaticQuantizer):
+    """A quantizer whose previews compute something else."""
+
+    def preview(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
+        """Return the float model."""
+        return model
+
+
+def test_outputs_that_are_not_the_files_own_are_not_taken(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    misled = replace(lab, parts=replace(lab.parts, quantizer=Misleading()))
+    found = figures(misled, CountingDevice(), coded(lab))
+    monkeypatch.setattr(module, "SHARED_BYTES", 0)
+    assert found == figures(lab, CountingDevice(), coded(lab))
+    assert all(each["divergence"] > 0 for each in found)
+
+
+def test_small_models_come_with_their_attempts(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    candidate = coded(lab)[0]
+    (found,) = attempts(lab.parts, lab.subject, [candidate])
+    assert found.model is not None and found.measurement is not None
+    assert found.model.digest == found.measurement.model_sha256
+    monkeypatch.setattr(module, "_SMALL", 100)
+    (found,) = attempts(lab.parts, lab.subject, [candidate])
+    assert found.model is None
 
 
 def test_the_float_model_is_not_run_again(lab: Lab) -> None:

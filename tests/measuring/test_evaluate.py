@@ -192,8 +192,17 @@ def test_a_single_output_that_is_not_finite_is_an_error(operation: str) -> None:
 
 
 def test_outputs_of_another_rank_than_the_float_models_are_an_error(subject: Subject) -> None:
-    with pytest.raises(DeviceError, match=r"'y' has entries of shape \[10, 1\] .* \[10\]"):
-        measure(subject.model, subject, DEVICE, {"y": subject.reference["y"][..., None]})
+    other = replace(subject, reference={"y": subject.reference["y"][..., None]})
+    with pytest.raises(DeviceError, match=r"'y' has entries of shape \[10\] .* \[10, 1\]"):
+        measure(subject.model, other, DEVICE)
+
+
+def test_outputs_that_are_not_the_models_own_are_made_again(subject: Subject) -> None:
+    wrong = {"y": subject.reference["y"] + 1}
+    assert measure(subject.model, subject, DEVICE, wrong).metrics["divergence"] == 0
+    # Those of the float model are known to be.
+    doubled = replace(subject, reference=wrong)
+    assert measure(subject.model, doubled, DEVICE, wrong).metrics["accuracy_loss"] == 0
 
 
 def test_a_program_is_closed_whatever_happens(subject: Subject) -> None:

@@ -434,8 +434,21 @@ def test_negligible_harm_is_one_step_however_small() -> None:
 
 @pytest.mark.parametrize("count", [10, 50])
 def test_spread_of_all_is_the_front(count: int) -> None:
-    chosen = spread([*BEHIND, *FRONT], count, samples=300)
+    chosen = spread([*BEHIND, *FRONT], count, samples=3000)
     assert sorted(trial.index for trial in chosen) == list(range(10))
+
+
+def test_of_those_that_change_nothing_only_the_smallest_is_evaluated() -> None:
+    harms = (0.1, 0.01, 1e-4, 1e-6, 1e-7)
+    line = screened_trials([(harm, 10.0 * at) for at, harm in enumerate(harms)])
+
+    def chosen(trials: Sequence[Trial], samples: int) -> list[int]:
+        return sorted(trial.index for trial in spread(trials, 5, samples))
+
+    # A loss of less than 0.75 of 300 samples is a divergence of less than 1.6e-4.
+    assert chosen(line, 300) == [0, 1, 2]
+    assert chosen(line, 3000) == [0, 1, 2, 3]
+    assert chosen(line[3:], 300) == [3]
 
 
 def test_spread_of_a_single_point_is_that_point() -> None:

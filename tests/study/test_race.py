@@ -15,8 +15,8 @@ def trial(index: int, loss: float, size: float, state: TrialState = TrialState.C
 
 
 def test_what_is_larger_than_one_that_loses_nothing_is_not_evaluated() -> None:
-    race = Race(CANDIDATES, SIZES, 1)
-    assert race.ask(8) == CANDIDATES[:1], "one at a time, however many are wanted"
+    race = Race(CANDIDATES, SIZES)
+    assert race.ask(1) == CANDIDATES[:1]
     race.tell(trial(0, 0.0, 100.0))
     assert race.ask(8) == [] and race.remaining() == 0
     assert race.dropped == tuple(CANDIDATES[1:]) and race.evaluated == CANDIDATES[:1]
@@ -31,8 +31,8 @@ def test_what_is_larger_than_one_that_loses_nothing_is_not_evaluated() -> None:
     ],
 )
 def test_others_are_evaluated(told: Trial) -> None:
-    race = Race(CANDIDATES, SIZES, 2)
-    assert race.ask(8) == CANDIDATES[:2]
+    race = Race(CANDIDATES, SIZES)
+    assert race.ask(2) == CANDIDATES[:2]
     race.tell(told)
     assert race.ask(8) == CANDIDATES[2:] and not race.dropped
 
