@@ -39,6 +39,10 @@ _FEW = 2
 _MUCH = 0.03
 """A layer with more than this share of all layers' harm is measured on more samples."""
 
+_LIGHT = 0.5
+"""A layer with less than this share of the layers' mean bytes is measured on half as many samples:
+what it is given in bits hardly changes a model's size, so that a rough figure will do."""
+
 _LITTLE = 0.01
 """A precision with less than this share of the ranking one's harm is measured on few samples."""
 
@@ -54,7 +58,7 @@ class DivergenceSensitivity:
     """
 
     name: str = "divergence"
-    samples: Annotated[int, Field(ge=1)] = 32
+    samples: Annotated[int, Field(ge=1)] = 16
     enough: Annotated[int, Field(ge=1)] | None = 8
     precisions: Annotated[list[str] | None, Field(min_length=1)] = None
     per_byte: bool = True
@@ -87,11 +91,13 @@ class DivergenceSensitivity:
             alone = _alone(layer, precision, layers)
             return runs.outputs(shown(model, ranges, alone), after)
 
+        light = _LIGHT * np.mean([layer.weight_bytes for layer in layers])
         for layer in counted("ranking layers", layers):
             ranking: np.ndarray | None = None
+            enough = self._enough(layer.weight_bytes < light)
             for precision in to_measure(layer, asked):
                 try:
-                    each = _harm_of(outputs(layer, precision), harm, ranking, self.enough)
+                    each = _harm_of(outputs(layer, precision), harm, ranking, enough)
                 except DeviceError as error:
                     _log.warning(
                         "Layer %s counts as ruined in %s: %s", layer.name, precision, error
@@ -112,6 +118,10 @@ class DivergenceSensitivity:
             told = told_by_steps(layer, [*known], asked)
             known |= {each: known[telling] * times for each, (telling, times) in told.items()}
         return self._ranking(layers, found, asked[0], harm.name)
+
+    def _enough(self, is_light: bool) -> int | None:
+        """Return on how many samples a layer is measured at first; None for all."""
+        return self.enough if self.enough is None or not is_light else -(-self.enough // 2)
 
     def _unsettled(
         self, layers: Sequence[Layer], found: Mapping[str, Mapping[str, np.ndarray]]

@@ -18,6 +18,9 @@ MEMORY_LIMIT = 128 * 2**20
 _SUFFIXES = 3
 """How many ends of the float model stay loaded: neighbouring layers share them."""
 
+_ENDS = 12
+"""In about how many places such ends begin: loading one takes as long as running a few samples."""
+
 
 class SharedPrefixes:
     """Keeps the samples' activations in the float model, from which changed models continue.
@@ -40,6 +43,7 @@ class SharedPrefixes:
             # The inputs are in memory anyway, and outputs are not kept.
             if cut in (cuts[0], cuts[-1]) or cut.sample_bytes * len(inputs) <= MEMORY_LIMIT
         ]
+        self._ends = [*self._cuts[:: -(-len(self._cuts) // _ENDS)], self._cuts[-1]]
         self._kept: dict[Cut, Sequence[Arrays]] = {self._cuts[0]: inputs}
         self._suffixes: dict[Cut, Step] = {}
         self._refused = False
@@ -83,7 +87,7 @@ class SharedPrefixes:
     def _in_parts(self, changed: Model, first: int) -> Iterator[Entry]:
         span = changed_span(self._model, changed)
         start = [cut for cut in self._cuts if cut.position <= span.first][-1]
-        end = next(cut for cut in self._cuts if cut.position >= span.last)
+        end = next(cut for cut in self._ends if cut.position >= span.last)
         between = Step(changed_part(self._model, changed, start, end), end, self._device)
         return self._finish(start, between, self._suffix(end), first=first)
 
