@@ -13,8 +13,9 @@ from seqto.graph.sessions import run_named, single_session
 from seqto.phases import counted
 from seqto.types import Arrays, Model, Samples
 
-_ROWS = 64
-"""At most how many rows of a sample count: neighbours are alike."""
+_ROWS, _ENOUGH = 64, 60
+"""At most how many rows of a sample count, because neighbours are alike, and how many of all
+samples for each column: more would hardly change what is learned."""
 
 _COLUMNS = 2048
 """At most how many columns have moments with each other: those of 8192 would take 0.5 GB."""
@@ -64,7 +65,8 @@ def moments_of(
         counts = None if samples.mask is None else samples.mask[index * size : (index + 1) * size]
         for reading, sum_ in sums.items():
             draw = np.random.default_rng(index)
-            sum_.add(rows_of(values[reading.tensor], reading, _ROWS * size, draw, counts))
+            most = size * _rows(sum_.columns, len(samples))
+            sum_.add(rows_of(values[reading.tensor], reading, most, draw, counts))
     found = {each: sum_.moments() for each, sum_ in sums.items()}
     return {each: moments for each, moments in found.items() if moments is not None}
 
@@ -75,6 +77,11 @@ def moments_bytes(groups: int, columns: int) -> int:
     return 4 * groups * count * length**2
 
 
+def _rows(columns: int | None, samples: int) -> int:
+    """Return at most how many rows of a sample to take; the first one tells how many columns."""
+    return _ROWS if columns is None else min(_ROWS, -(-_ENOUGH * columns // samples))
+
+
 @dataclass(eq=False)
 class _Sums:
     """Sums over rows, which are gathered first."""
@@ -83,8 +90,10 @@ class _Sums:
     rows: int = 0
     total: np.ndarray | None = None
     products: list[np.ndarray] = field(default_factory=list)
+    columns: int | None = None
 
     def add(self, rows: np.ndarray) -> None:
+        self.columns = rows.shape[-1]
         self.held.append(rows.astype(np.float32))
         if sum(each.nbytes for each in self.held) >= _HELD_BYTES:
             self._flush()
