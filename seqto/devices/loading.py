@@ -6,13 +6,13 @@ for it resets the peak that the system keeps of the process (VmHWM, ru_maxrss).
 """
 
 import contextlib
-import ctypes
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
+from seqto.memory import give_back
 from seqto.types import Loading
 
 Result = TypeVar("Result")
@@ -74,12 +74,13 @@ class _Memory:
 
 def _fresh_peak() -> _Memory | None:
     """Return the memory of this process after a reset of its peak; None if that cannot be done."""
+    # Otherwise memory that was freed before would be used again, and hide the growth.
+    if not give_back():
+        return None
     try:
-        # Otherwise memory that was freed before would be used again, and hide the growth.
-        ctypes.CDLL(None).malloc_trim(0)
         _CLEAR_REFS.write_text(_RESET_PEAK)
-    except (OSError, AttributeError, TypeError):
-        # No permission, no glibc, or another system.
+    except OSError:
+        # No permission, or another system.
         return None
     found = _memory()
     reset = found is not None and found.peak <= found.resident + _UNSETTLED

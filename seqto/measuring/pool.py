@@ -19,6 +19,7 @@ from seqto.measuring.parts import Parts
 from seqto.measuring.provenance import machine_of
 from seqto.measuring.record import Assignment, Recorder
 from seqto.measuring.subject import Subject, prepare_subject
+from seqto.memory import give_back
 from seqto.protocols import SeveralWorkers, TrialLog
 from seqto.types import Candidate, Measurement, Model
 from seqto.workspace import Workspace
@@ -83,6 +84,9 @@ class Pool:
         except BaseException:
             self.close()
             raise
+        if len(groups) < self._count:
+            # The next processes inherit what this one learns until then, such as rounded weights.
+            self.close()
 
     def close(self) -> None:
         """Kill the processes, whatever they are doing."""
@@ -168,6 +172,8 @@ class Pool:
 
     def _started(self) -> ProcessPoolExecutor:
         if self._processes is None:
+            # Forked processes share what is left, until one of them changes it.
+            give_back()
             context = multiprocessing.get_context("fork" if _FORKS else "spawn")
             # A forked process gets these as they are; another one prepares its own subject.
             given = (self._parts, self._subject if _FORKS else None, Workspace.default())
@@ -227,7 +233,10 @@ def _end_with(parent: int) -> None:
 
 
 def _measure(candidates: Sequence[Candidate], known: Mapping[str, Measurement]) -> list[Attempt]:
-    return list(attempts(_Job.parts, _Job.subject, candidates, known))
+    try:
+        return list(attempts(_Job.parts, _Job.subject, candidates, known))
+    finally:
+        give_back()
 
 
 def group_size(subject: Subject) -> int:

@@ -14,6 +14,7 @@ from seqto.measuring.loss import losses_of
 from seqto.measuring.outputs import outputs_of
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject
+from seqto.memory import give_back
 from seqto.phases import say
 from seqto.protocols import Device, Previews, StandIn
 from seqto.search.walk import Walk
@@ -45,6 +46,7 @@ class Screen:
         while candidates := walk.ask(1):
             walk.tell(self.measure(candidates[0]))
             say("screening", len(self.trials), len(self.trials) + walk.remaining())
+        give_back()
 
     def measure(self, candidate: Candidate) -> Trial:
         """Return the candidate's divergence from the float model, disagreement and size.

@@ -20,6 +20,7 @@ from seqto.measuring.outputs import load_outputs, outputs_of, save_outputs
 from seqto.measuring.parts import Parts
 from seqto.measuring.remarks import remarks_on
 from seqto.measuring.together import usable_batch
+from seqto.memory import give_back
 from seqto.packages import installed_version
 from seqto.phases import say
 from seqto.protocols import Harm, Learns, Metric, Task
@@ -139,6 +140,7 @@ def prepare_subject(
     )
     if learned is None:
         learned = _learned(parts, workspace, model, known, splits.calibration, contents)
+    give_back()
     return Subject(
         model=replace(model, learned=learned),
         original_sha256=sha,
@@ -175,6 +177,7 @@ def rank_layers(parts: Parts, subject: Subject, workspace: Workspace) -> tuple[L
             subject.observed,
             subject.task,
         )
+        give_back()
         return [asdict(score) for score in scores]
 
     rows = kept_json(workspace.scores(key), compute)

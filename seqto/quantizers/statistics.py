@@ -20,7 +20,7 @@ samples for each column: more would hardly change what is learned."""
 _COLUMNS = 2048
 """At most how many columns have moments with each other: those of 8192 would take 0.5 GB."""
 
-_HELD_BYTES = 2**22
+_HELD_BYTES = 2**20
 """How much is gathered before it is multiplied: few rows at a time would be slow."""
 
 

@@ -94,7 +94,7 @@ class DivergenceSensitivity:
         light = _LIGHT * np.mean([layer.weight_bytes for layer in layers])
         for layer in counted("ranking layers", layers):
             ranking: np.ndarray | None = None
-            enough = self._enough(layer.weight_bytes < light)
+            enough = self._enough(bool(layer.weight_bytes < light))
             for precision in to_measure(layer, asked):
                 try:
                     each = _harm_of(outputs(layer, precision), harm, ranking, enough)

@@ -6,11 +6,15 @@ from itertools import islice
 
 import numpy as np
 
+from seqto.memory import let_go
 from seqto.types.model_outputs import Targets
 from seqto.types.reading import BatchAxes
 
 Arrays = Mapping[str, np.ndarray]
 """Arrays by tensor name; the first axis counts samples."""
+
+_HELD = 64
+"""After so many samples, those that were read from a file are let go."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +64,8 @@ class Samples:
         """
         size = 1 if None in self.batch_axes.values() else self.fixed_batch or size
         for start in range(0, len(self), size):
+            if start % _HELD < size:
+                self._let_go()
             batch = {name: array[start : start + size] for name, array in self.inputs.items()}
             missing = start + size - len(self)
             if self.fixed_batch and missing > 0:
@@ -68,6 +74,11 @@ class Samples:
                     for name, array in batch.items()
                 }
             yield {name: self._as_fed(name, array) for name, array in batch.items()}
+        self._let_go()
+
+    def _let_go(self) -> None:
+        for array in self.inputs.values():
+            let_go(array)
 
     def _as_fed(self, name: str, array: np.ndarray) -> np.ndarray:
         """Return a batch with the axis of the samples where the model has it."""
