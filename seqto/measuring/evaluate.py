@@ -11,6 +11,7 @@ from seqto.measuring.float_share import FLOAT_SHARE, float_share
 from seqto.measuring.loss import losses_of
 from seqto.measuring.outputs import run_all
 from seqto.measuring.subject import Subject
+from seqto.memory import give_back
 from seqto.metrics.intervals import mean_of
 from seqto.protocols import Device, MeasuresLoading, Program
 from seqto.types import INT8, INT16, Candidate, Estimate, Latency, Measurement, Model, Outputs
@@ -35,6 +36,8 @@ def measure(
         latency = program.time(subject.example)
     finally:
         program.close()
+        # What coded weights took to decode would stay with the process.
+        give_back()
     _require_ranks(outputs, subject.reference)
     size = float(model.size)
     losses = losses_of(subject.metric, subject.reference, outputs)

@@ -1,6 +1,7 @@
 """Candidates measured in parallel processes on this machine; this process records them."""
 
 import contextlib
+import gc
 import logging
 import multiprocessing
 import os
@@ -223,6 +224,8 @@ def _begin(parent: int, parts: Parts, subject: Subject | None, workspace: Worksp
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    # Looking for garbage would write to everything inherited, and so copy it.
+    gc.freeze()
     _Job.parts, _Job.subject = parts, subject or prepare_subject(parts, workspace)
 
 
