@@ -75,15 +75,12 @@ def changed(
     return attach(change(light), weights)
 
 
-def compact(proto: onnx.ModelProto, source: Model) -> onnx.ModelProto:
-    """Return the model made from `source` without what only quantizers need.
+def compact(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return the model without what only quantizers need.
 
-    That is the shapes of its activations, which can be a tenth of a small file, and, in a large
-    model, memory.
+    That is the shapes of its activations, which can be a tenth of a small file, and memory.
     """
     del proto.graph.value_info[:]
-    if not source.is_large:
-        return proto
     # A protobuf message keeps the memory of what was deleted from it: here, the float weights.
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)

@@ -118,4 +118,7 @@ def _opened(
     if options.optimized_model_filepath:
         # Such a session only writes the model, and needs no copies of weights for kernels.
         options.add_session_config_entry(_NO_PREPACKING, "1")
-    return onnxruntime.InferenceSession(graph, options, providers=list(providers), **settings)
+    session = onnxruntime.InferenceSession(graph, options, providers=list(providers), **settings)
+    # It would hold them as long as it lives, in case that its providers are set anew.
+    session._model_bytes = None
+    return session

@@ -1,6 +1,8 @@
 """From one candidate's model to a measurement."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +17,20 @@ from seqto.memory import give_back
 from seqto.metrics.intervals import mean_of
 from seqto.protocols import Device, MeasuresLoading, Program
 from seqto.types import INT8, INT16, Candidate, Estimate, Latency, Measurement, Model, Outputs
+
+
+class _Turns:
+    """What a process has to hold while it loads a model."""
+
+    lock: AbstractContextManager[Any] = nullcontext()
+
+
+def load_in_turns(lock: AbstractContextManager[Any]) -> None:
+    """Let this process load models only while it holds the lock.
+
+    Decoding coded weights is when processes take most memory.
+    """
+    _Turns.lock = lock
 
 
 def measure(
@@ -107,7 +123,8 @@ def _loaded(model: Model, device: Device) -> tuple[Program, dict[str, float]]:
     """Return the model on the device, and the figures of loading it that the device can tell."""
     if not isinstance(device, MeasuresLoading):
         return device.load(model), {}
-    program, loading = device.load_measured(model)
+    with _Turns.lock:
+        program, loading = device.load_measured(model)
     if loading is None:
         return program, {}
     memory = {} if loading.peak_bytes is None else {"load_peak_bytes": loading.peak_bytes}

@@ -13,9 +13,12 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 from seqto.measuring.batch import Attempt, attempts
+from seqto.measuring.evaluate import load_in_turns
 from seqto.measuring.parts import Parts
 from seqto.measuring.provenance import machine_of
 from seqto.measuring.record import Assignment, Recorder
@@ -179,7 +182,9 @@ class Pool:
             # A forked process gets these as they are; another one prepares its own subject.
             given = (self._parts, self._subject if _FORKS else None, Workspace.default())
             self._processes = ProcessPoolExecutor(
-                self._count, context, initializer=_begin, initargs=(os.getpid(), *given)
+                *(self._count, context),
+                initializer=_begin,
+                initargs=(os.getpid(), context.Lock(), *given),
             )
         return self._processes
 
@@ -219,13 +224,20 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _begin(parent: int, parts: Parts, subject: Subject | None, workspace: Workspace) -> None:
+def _begin(
+    parent: int,
+    lock: AbstractContextManager[Any],
+    parts: Parts,
+    subject: Subject | None,
+    workspace: Workspace,
+) -> None:
     """Make a worker's process end with its parent, and ignore signals meant for the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     # Looking for garbage would write to everything inherited, and so copy it.
     gc.freeze()
+    load_in_turns(lock)
     _Job.parts, _Job.subject = parts, subject or prepare_subject(parts, workspace)
 
 

@@ -139,6 +139,8 @@ class SharedRuns:
             for here, there in itertools.pairwise(places):
                 steps.append(Step(part(model, here, there), there, self._device))
                 stack.callback(steps[-1].close)
+            # The sessions have its weights.
+            del model
             begun = start.batches if start else self._samples.batches(self._batch)
             for number, tensors in enumerate(begun):
                 for step in steps:
