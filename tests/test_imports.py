@@ -10,7 +10,7 @@ PACKAGE = Path(__file__).parent.parent / "seqto"
 
 LEVELS = [
     {"types", "errors", "identity", "interrupts", "logs", "protocols", "workspace", "figures"}
-    | {"memory", "secrets", "packages", "phases", "__init__"},
+    | {"freeing", "secrets", "packages", "phases", "__init__"},
     {"graph"},
     {"models", "datasets", "quantizers", "search", "devices", "metrics", "tracking"},
     {"tasks"},

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from seqto.memory import give_back
+from seqto.freeing import give_back
 from seqto.types import Loading
 
 Result = TypeVar("Result")

@@ -8,12 +8,12 @@ import numpy as np
 
 from seqto.errors import DeviceError
 from seqto.figures import figure
+from seqto.freeing import give_back
 from seqto.graph.quantized import QUANTIZING, operations
 from seqto.measuring.float_share import FLOAT_SHARE, float_share
 from seqto.measuring.loss import losses_of
 from seqto.measuring.outputs import run_all
 from seqto.measuring.subject import Subject
-from seqto.memory import give_back
 from seqto.metrics.intervals import mean_of
 from seqto.protocols import Device, MeasuresLoading, Program
 from seqto.types import INT8, INT16, Candidate, Estimate, Latency, Measurement, Model, Outputs

@@ -17,13 +17,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
+from seqto.freeing import give_back
 from seqto.measuring.batch import Attempt, attempts
 from seqto.measuring.evaluate import load_in_turns
 from seqto.measuring.parts import Parts
 from seqto.measuring.provenance import machine_of
 from seqto.measuring.record import Assignment, Recorder
 from seqto.measuring.subject import Subject, prepare_subject
-from seqto.memory import give_back
 from seqto.protocols import SeveralWorkers, TrialLog
 from seqto.types import Candidate, Measurement, Model
 from seqto.workspace import Workspace

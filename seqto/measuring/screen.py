@@ -10,11 +10,11 @@ from pathlib import Path
 
 from seqto.errors import CacheError, MetricError, reason
 from seqto.figures import PREDICTED
+from seqto.freeing import give_back
 from seqto.measuring.loss import losses_of
 from seqto.measuring.outputs import outputs_of
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject
-from seqto.memory import give_back
 from seqto.phases import say
 from seqto.protocols import Device, Previews, StandIn
 from seqto.search.walk import Walk

@@ -8,6 +8,7 @@ from typing import Any
 
 from seqto import __version__
 from seqto.datasets.feeding import load_splits
+from seqto.freeing import give_back
 from seqto.graph.constants import with_constants
 from seqto.graph.groups import run_as_one
 from seqto.graph.interface import interface_of
@@ -20,7 +21,6 @@ from seqto.measuring.outputs import load_outputs, outputs_of, save_outputs
 from seqto.measuring.parts import Parts
 from seqto.measuring.remarks import remarks_on
 from seqto.measuring.together import usable_batch
-from seqto.memory import give_back
 from seqto.packages import installed_version
 from seqto.phases import say
 from seqto.protocols import Harm, Learns, Metric, Task

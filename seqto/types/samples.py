@@ -6,7 +6,7 @@ from itertools import islice
 
 import numpy as np
 
-from seqto.memory import let_go
+from seqto.freeing import let_go
 from seqto.types.model_outputs import Targets
 from seqto.types.reading import BatchAxes
 

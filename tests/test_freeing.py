@@ -1,0 +1,77 @@
+"""Memory that goes back to the system."""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seqto.freeing import give_back, let_go
+from seqto.types import Samples
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def resident(path: Path) -> int:
+    """Return how many KiB of this file are in the memory of this process."""
+    maps = Path("/proc/self/smaps").read_text()
+    found = re.findall(rf"{re.escape(str(path))}\n(?:.*\n)*?Rss:\s+(\d+) kB", maps)
+    return sum(map(int, found))
+
+
+@pytest.fixture
+def mapped(tmp_path: Path) -> np.ndarray:
+    """Return an array of 4 MiB that is mapped from a file."""
+    np.save(tmp_path / "samples.npy", np.arange(2**20, dtype=np.float32).reshape(256, -1))
+    return np.load(tmp_path / "samples.npy", mmap_mode="r")
+
+
+def test_pages_of_a_file_are_let_go_and_read_again(mapped: np.ndarray, tmp_path: Path) -> None:
+    total = mapped.sum(dtype=np.float64)
+    assert resident(tmp_path / "samples.npy") >= 4096
+    # A part of it will do.
+    let_go(mapped[10:20])
+    assert resident(tmp_path / "samples.npy") == 0
+    assert mapped.sum(dtype=np.float64) == total
+
+
+def test_arrays_in_memory_stay_as_they_are() -> None:
+    array = np.arange(10)
+    let_go(array)
+    assert array.tolist() == list(range(10))
+
+
+def test_an_array_that_was_changed_is_not_let_go(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros(2**16))
+    changed = np.load(tmp_path / "a.npy", mmap_mode="c")
+    changed[:] = 1
+    let_go(changed)
+    assert changed.sum() == 2**16
+
+
+def test_samples_are_let_go_while_they_are_read(mapped: np.ndarray, tmp_path: Path) -> None:
+    samples = Samples({"x": mapped}, tuple(map(str, range(256))))
+    most, total = 0, 0.0
+    for batch in samples.batches(4):
+        total += float(batch["x"].sum(dtype=np.float64))
+        most = max(most, resident(tmp_path / "samples.npy"))
+    # 64 of 256 samples are held at a time, and what the system reads ahead.
+    assert 0 < most < 4096
+    assert resident(tmp_path / "samples.npy") == 0
+    assert total == mapped.sum(dtype=np.float64)
+
+
+def test_freed_memory_goes_back() -> None:
+    def held() -> int:
+        (line,) = re.findall(r"RssAnon:\s+(\d+) kB", Path("/proc/self/status").read_text())
+        return int(line)
+
+    # Too small to be mapped one by one, and one is left at the end: nothing goes back by itself.
+    arrays = [np.ones(2**12) for _ in range(4000)]
+    last = np.ones(2**12)
+    before = held()
+    del arrays
+    if not give_back():
+        pytest.skip("this system has no malloc_trim")
+    assert before - held() > 50_000 and last.sum() == 2**12
