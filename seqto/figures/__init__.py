@@ -11,6 +11,7 @@ from seqto.figures.formats import (
 )
 from seqto.figures.table import (
     CONVERSIONS,
+    EXPECTED,
     LOSS,
     PREDICTED,
     Figure,
@@ -31,6 +32,7 @@ from seqto.figures.table import (
 
 __all__ = [
     "CONVERSIONS",
+    "EXPECTED",
     "LOSS",
     "PREDICTED",
     "Figure",

@@ -148,6 +148,9 @@ def _of_targets(name: str, title: str, column: int, **others: Any) -> Figure:
 
 LOSS = "accuracy_loss"
 
+EXPECTED = "expected_loss"
+"""The loss that a screened candidate probably has."""
+
 PREDICTED = "latency_predicted_ms"
 CONVERSIONS = "latency_conversions_ms"
 """How long a candidate will take, and how much of that goes into conversions between floats and

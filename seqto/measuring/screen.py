@@ -9,20 +9,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from seqto.errors import CacheError, MetricError, reason
-from seqto.figures import PREDICTED
+from seqto.figures import EXPECTED, PREDICTED
 from seqto.freeing import give_back
 from seqto.measuring.loss import losses_of
 from seqto.measuring.outputs import outputs_of
 from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject
 from seqto.phases import say
-from seqto.protocols import Device, Previews, StandIn
+from seqto.protocols import Device, ForeseesLoss, Previews, StandIn
 from seqto.search.walk import Walk
-from seqto.types import Candidate, LatencyModel, Model, Outputs, Table, Trial, TrialState
+from seqto.types import Candidate, LatencyModel, Model, Outputs, Samples, Table, Trial, TrialState
 from seqto.workspace import kept_json
 
 _SMALL = 2**20
 """The files of smaller models are made as fast as previews of them."""
+
+_FORESEEN = 100
+"""How many samples stand for those that candidates are evaluated on."""
 
 
 class Screen:
@@ -32,9 +35,13 @@ class Screen:
         self._parts = parts
         self._subject = subject
         self._samples = subject.calibration.first(samples)
+        self._foreseen = subject.calibration.first(max(samples, _FORESEEN))
         self._folder = folder
         self._device = _screening(parts.device)
-        self._reference = self._outputs(subject.model)
+        wanted = self._foreseen if self._task is not None else self._samples
+        # How close the float model's predictions are on these tells what noise does to them.
+        self._known = self._outputs(subject.model, wanted)
+        self._reference = {name: each[:samples] for name, each in self._known.items()}
         self._harm = subject.task.harm(self._reference)
         self.trials: dict[Candidate, Trial] = {}
         self.latencies: Mapping[str, LatencyModel] = {}
@@ -93,15 +100,30 @@ class Screen:
         if candidate.is_float:
             # It is what all are compared with.
             size = float(self._subject.model.size)
-            return {"divergence": 0.0, "disagreement": 0.0, "size_bytes": size}
+            return {"divergence": 0.0, "disagreement": 0.0, EXPECTED: 0.0, "size_bytes": size}
         model, size = self._shown(candidate)
         outputs = self._outputs(model)
         losses = losses_of(self._subject.metric, self._reference, outputs)
         return {
             "divergence": float(self._harm.per_sample(outputs).mean()),
             "disagreement": float(losses.mean()),
+            **self._expected(outputs),
             "size_bytes": size,
         }
+
+    def _expected(self, outputs: Outputs) -> dict[str, float]:
+        """Return the loss to be expected on other samples, if the task can tell."""
+        if self._task is None:
+            return {}
+        expected = self._task.expected_loss(self._known, self._reference, outputs)
+        return {} if expected is None else {EXPECTED: expected}
+
+    @property
+    def _task(self) -> ForeseesLoss | None:
+        """The task, if it can tell losses of the metric."""
+        task = self._subject.task
+        fits = self._subject.metric == task.metric
+        return task if isinstance(task, ForeseesLoss) and fits else None
 
     def _shown(self, candidate: Candidate) -> tuple[Model, float]:
         """Return a model with the candidate's outputs, and about how large its file will be."""
@@ -121,9 +143,9 @@ class Screen:
         model = quantizer.preview(subject.model, subject.ranges, candidate)
         return model, float(subject.model.size - sum(saved.values()))
 
-    def _outputs(self, model: Model) -> Outputs:
-        subject = self._subject
-        return outputs_of(model, self._samples, subject.batch, self._device, subject.observed)
+    def _outputs(self, model: Model, samples: Samples | None = None) -> Outputs:
+        subject, wanted = self._subject, samples or self._samples
+        return outputs_of(model, wanted, subject.batch, self._device, subject.observed)
 
 
 def _screening(device: Device) -> Device:

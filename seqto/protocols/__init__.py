@@ -34,7 +34,7 @@ from seqto.protocols.quantizers import Learns, Previews, Quantizer, SeveralSchem
 from seqto.protocols.searches import Search, SearchesLatency
 from seqto.protocols.sensitivities import PredictsPrecisions, Sensitivity
 from seqto.protocols.sources import Fetched, ModelSource
-from seqto.protocols.tasks import GuessedTask, Harm, Remarks, Task
+from seqto.protocols.tasks import ForeseesLoss, GuessedTask, Harm, Remarks, Task
 from seqto.protocols.trackers import (
     Exclusive,
     FrontLog,
@@ -53,6 +53,7 @@ __all__ = [
     "Device",
     "Exclusive",
     "Fetched",
+    "ForeseesLoss",
     "FrontLog",
     "GuessedTask",
     "Harm",

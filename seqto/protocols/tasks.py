@@ -66,6 +66,22 @@ class Remarks(Protocol):
 
 
 @runtime_checkable
+class ForeseesLoss(Protocol):
+    """Optional, for a task that can tell the loss of many samples from the outputs of a few.
+
+    It says what is worth an evaluation, and is never reported.
+    """
+
+    def expected_loss(self, reference: Outputs, before: Outputs, after: Outputs) -> float | None:
+        """Return about what the metric's mean loss would be on the samples of `reference`.
+
+        `before` are the float model's outputs for a few other samples, and `after` those of the
+        model in question. None if the metric does not allow it.
+        """
+        ...
+
+
+@runtime_checkable
 class GuessedTask(Protocol):
     """Stands for a task that is found by looking at a model's outputs."""
 

@@ -42,7 +42,7 @@ def report(record: StudyRecord, front: Front, environment: Mapping[str, str]) ->
       computed exactly: the rest is an artefact of the device), `size_bytes`, `size_ratio`,
       `latency_ms`, `latency_p10_ms`, `base` (did the search go on from it)
     - `screening`: candidates measured on a few calibration samples: `key`, `scheme`, `evaluated`,
-      `divergence`, `disagreement`, `size_bytes`, `failure`
+      `divergence`, `disagreement`, `expected_loss` (if known), `size_bytes`, `failure`
     - `environment`: short facts by name, such as versions and the device
     """
     trials = sorted(record.trials, key=lambda trial: trial.index)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from seqto.figures import PREDICTED
+from seqto.figures import EXPECTED, PREDICTED
 from seqto.pareto.front import comparable, non_dominated
 from seqto.pareto.recommend import WORKS
 from seqto.types import Candidate, Goal, Trial
@@ -23,6 +23,9 @@ _RUINS = 1.5 * WORKS
 _FEWEST, _NONE = 1.5, 0.75
 """The fewest changed samples that are worth an evaluation, and those that are not told from none.
 """
+
+_TINY = 1e-6
+"""Losses below this are as good as none."""
 
 _USUAL = 0.2
 """The loss of a classifier, as a multiple of the square root of its divergence."""
@@ -58,58 +61,61 @@ def screened_objectives(goal: Goal) -> tuple[str, ...]:
 def spread(
     trials: Sequence[Trial], count: int, samples: int, objectives: Sequence[str] = SCREENED
 ) -> list[Trial]:
-    """Return `count` of the front's trials, in even steps of the logarithm of harm.
+    """Return `count` of the front's trials, in even steps of the logarithm of their likely loss.
 
     They reach from where models no longer work to where one or two of the samples that they are
-    evaluated on change; of those that change none, the smallest is enough. Harm spans orders of
+    evaluated on change; of those that change none, the smallest is enough. Losses span orders of
     magnitude: even steps of size would favour large models, whose losses are too small to tell
-    apart, and even steps of harm would favour ruined ones.
+    apart, and even steps of loss would favour ruined ones.
     """
     front = non_dominated(trials, objectives)
-    harms = np.log([max(trial.metrics["divergence"], 1e-9) for trial in front])
-    losses = np.array([_RUINS, _FEWEST / samples, _NONE / samples])
-    wanted = 2 * np.log(losses / _loss_per_root(trials))
-    high, low, least = np.clip(wanted, harms.min(), harms.max())
+    likely = dict(zip(map(id, trials), _likely_losses(trials), strict=True))
+    logs = np.log([max(likely[id(trial)], _TINY) for trial in front])
+    wanted = np.log([_RUINS, _FEWEST / samples, _NONE / samples])
+    high, low, least = np.clip(wanted, logs.min(), logs.max())
     # The smallest of those that change nothing is worth it, too.
-    least = max((each for each in harms if each <= least), default=least)
-    chosen = _cheapest(front, objectives, high) if len(objectives) > 2 else set()
+    least = max((each for each in logs if each <= least), default=least)
+    chosen = _cheapest(front, objectives, logs <= high + 1e-9) if len(objectives) > 2 else set()
     for target in np.linspace(high, low, max(count - len(chosen), 0)):
-        left = [at for at in range(len(front)) if at not in chosen and harms[at] >= least]
+        left = [at for at in range(len(front)) if at not in chosen and logs[at] >= least]
         if left:
-            distances = np.abs(harms[left] - target)
+            distances = np.abs(logs[left] - target)
             chosen.add(left[int(distances.argmin())])
     return [front[at] for at in sorted(chosen)]
 
 
-def _cheapest(front: Sequence[Trial], objectives: Sequence[str], log_harm: float) -> set[int]:
-    """Return the places of those that are cheapest in each cost, of those that do no more harm."""
-    working = [
-        at
-        for at, trial in enumerate(front)
-        if math.log(max(trial.metrics["divergence"], 1e-9)) <= log_harm + 1e-9
-    ]
+def _cheapest(front: Sequence[Trial], objectives: Sequence[str], works: np.ndarray) -> set[int]:
+    """Return the places of those that are cheapest in each cost, of those that work."""
+    working = np.flatnonzero(works).tolist()
     return {min(working, key=lambda at: front[at].metrics[cost]) for cost in objectives[1:]}
 
 
 def smoothed(trials: Sequence[Trial]) -> list[Trial]:
-    """Return the trials with the disagreement that their divergence makes likely.
+    """Return the trials with the disagreement that is likely on other samples.
 
-    Counted on a few samples it is mostly chance; divergence is not. What all trials together show
-    is how the one goes with the other.
+    Counted on a few samples it is mostly chance.
     """
-    rate = _loss_per_root(trials)
     return [
-        replace(each, metrics={**each.metrics, "disagreement": _likely(each, rate)})
-        for each in trials
+        replace(each, metrics={**each.metrics, "disagreement": likely})
+        for each, likely in zip(trials, _likely_losses(trials), strict=True)
     ]
 
 
-def _likely(trial: Trial, rate: float) -> float:
-    return min(rate * math.sqrt(max(trial.metrics["divergence"], 0.0)), 1.0)
+def _likely_losses(trials: Sequence[Trial]) -> list[float]:
+    """Return the loss that each trial probably has.
+
+    If the task cannot tell, it goes with the square root of the harm as it does for all together.
+    """
+    rate = _loss_per_root(trials)
+    roots = [math.sqrt(max(each.metrics["divergence"], 0.0)) for each in trials]
+    return [
+        each.metrics.get(EXPECTED, min(rate * root, 1.0))
+        for each, root in zip(trials, roots, strict=True)
+    ]
 
 
 def _loss_per_root(trials: Sequence[Trial]) -> float:
     """Return the loss as a multiple of the square root of the harm, as far as the screen tells."""
-    roots = sum(np.sqrt(max(each.metrics["divergence"], 0)) for each in trials)
+    roots = sum(math.sqrt(max(each.metrics["divergence"], 0)) for each in trials)
     losses = sum(each.metrics.get("disagreement", 0.0) for each in trials)
     return float(losses / roots) if losses > 0 and roots > 0 else _USUAL

@@ -7,6 +7,7 @@ from pydantic.dataclasses import dataclass
 
 from seqto.metrics.agreement import Top1Agreement, TopKAgreement, class_rows
 from seqto.metrics.harm import Divergence
+from seqto.metrics.margins import expected_changes
 from seqto.metrics.scoring import label_scores
 from seqto.protocols import Harm, Metric
 from seqto.tasks.labels import class_labels, same_for_all
@@ -28,6 +29,10 @@ class Classification:
     def harm(self, reference: Outputs) -> Harm:
         """Return the KL divergence of the classes' distribution."""
         return Divergence(reference)
+
+    def expected_loss(self, reference: Outputs, before: Outputs, after: Outputs) -> float | None:
+        """Return how often the top class would change; not known of several top classes."""
+        return expected_changes(reference, before, after) if self.top_k is None else None
 
     def remark(self, reference: Outputs) -> str:
         """Say so if the float model tells no samples apart."""

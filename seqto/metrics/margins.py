@@ -1,0 +1,61 @@
+"""How many predictions noise of a known size changes, from how close the float model's are.
+
+Counting changes on a few samples tells little: one of 16 is 6 %. The size of the noise, however, is
+known from as few, and what it does to others depends on their margins, which the float model
+tells. On EfficientNet-Lite0 that is right within half a percent at losses of 1 to 10 %, and up to
+twice too high below: good enough to choose what to evaluate, and never reported.
+"""
+
+import math
+
+import numpy as np
+
+from seqto.metrics.agreement import class_rows, usable
+from seqto.metrics.harm import FLOOR, are_distributions
+from seqto.types import Outputs
+
+_RIVALS = 4
+"""How many of the next classes may take the first place."""
+
+
+def expected_changes(reference: Outputs, before: Outputs, after: Outputs) -> float:
+    """Return the share of `reference` whose top class changes under the noise of a few samples.
+
+    `before` and `after` are their outputs without and with it.
+    """
+    rows = class_rows(reference)
+    are_probable = are_distributions(rows)
+    few, noisy = (_scores(class_rows(each), are_probable) for each in (before, after))
+    good = usable(few) & usable(noisy)
+    if not good.any():
+        return 1.0
+    first, rivals = _ranked(few[good])
+    noise = noisy[good] - few[good]
+    apart = np.take_along_axis(noise, first, 1) - np.take_along_axis(noise, rivals, 1)
+    spread = float(np.sqrt(np.square(apart).mean()))
+    # Samples whose outputs are of no use have changed.
+    return float(good.mean() * _changed(_scores(rows, are_probable), spread) + 1 - good.mean())
+
+
+def _changed(scores: np.ndarray, spread: float) -> float:
+    """Return how likely a top class changes if differences of scores vary so much."""
+    scores = scores[usable(scores)]
+    if not len(scores):
+        return 0.0
+    first, rivals = _ranked(scores)
+    margins = np.take_along_axis(scores, first, 1) - np.take_along_axis(scores, rivals, 1)
+    if spread <= 0:
+        return 0.0
+    stays = np.vectorize(math.erfc)(-margins / spread / math.sqrt(2)) / 2
+    return float(1 - stays.prod(axis=1).mean())
+
+
+def _ranked(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the top class of each sample, and the classes next to it."""
+    order = np.argsort(-scores, axis=1, kind="stable")[:, : 1 + _RIVALS]
+    return order[:, :1], order[:, 1:]
+
+
+def _scores(rows: np.ndarray, are_probable: bool) -> np.ndarray:
+    values = np.asarray(rows, np.float64)
+    return np.log(np.maximum(values, FLOOR)) if are_probable else values
