@@ -40,7 +40,7 @@ from seqto.types import (
 SAMPLES = 300
 """As many as the default evaluates on."""
 
-PRECISIONS = ("coded2", "int8", "float16", "float32")
+PRECISIONS = ("coded_1", "int8", "float16", "float32")
 FLOAT_BYTES = 18_600_000
 PARTS = ("record", "read", "draw", "tag", "tag again")
 
@@ -145,7 +145,7 @@ def made_up(
     chances = np.array([small, 0.5, 0.3, 1 - small])
     chosen = draw.choice(PRECISIONS, len(names), p=chances / chances.sum())
     candidate = Candidate.of(dict(zip(names, map(str, chosen), strict=True)))
-    bits = {"coded2": 2, "int8": 8, "float16": 16, "float32": 32}
+    bits = {"coded_1": 2, "int8": 8, "float16": 16, "float32": 32}
     share = float(np.mean([bits[each] for each in chosen])) / 32
     losses = (draw.rand(SAMPLES) < 0.15 * (1 - share) ** 2 * (0.4 + 0.6 * draw.rand())).astype(
         float
