@@ -9,10 +9,10 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seqto.measuring.batch import Attempt, attempts
 from seqto.measuring.parts import Parts
@@ -128,20 +128,29 @@ class Pool:
 
     def _submit(self, group: Sequence[Assignment]) -> "Future[list[Attempt]]":
         candidates = [each.candidate for each in group]
+        # Not what was measured of them: each group would send more than the one before.
+        known = set(self._known)
         try:
-            return self._started().submit(_measure, candidates, self._known)
+            return self._started().submit(_measure, candidates, known)
         except BrokenProcessPool:
             # Another group broke it, and that group's result reports the crash.
             self.close()
-            return self._started().submit(_measure, candidates, self._known)
+            return self._started().submit(_measure, candidates, known)
 
     def _result(self, running: Running) -> list[Attempt]:
         """Return the group's attempts; after a crash, try each candidate in its own process."""
         try:
-            return running.future.result()
+            return [self._with_figures(each) for each in running.future.result()]
         except BrokenProcessPool:
             self.close()
             return [self._alone(each) for each in running.group]
+
+    def _with_figures(self, made: Attempt) -> Attempt:
+        """Return an attempt with what is known of its model, if a process left that out."""
+        measurement = made.measurement
+        if measurement is None or measurement.metrics:
+            return made
+        return replace(made, measurement=self._known[measurement.model_sha256])
 
     def _alone(self, assignment: Assignment) -> Attempt:
         with Pool(self._parts, self._subject, self._log) as pool:
@@ -211,8 +220,10 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _measure(candidates: Sequence[Candidate], known: Mapping[str, Measurement]) -> list[Attempt]:
-    return list(attempts(_Job.parts, _Job.subject, candidates, known))
+def _measure(candidates: Sequence[Candidate], known: Collection[str]) -> list[Attempt]:
+    """Measure these candidates; models of a known digest are returned without figures."""
+    empty = {digest: Measurement({}, digest) for digest in known}
+    return list(attempts(_Job.parts, _Job.subject, candidates, empty))
 
 
 def groups_of(assignments: Sequence[Assignment], count: int) -> list[Sequence[Assignment]]:
