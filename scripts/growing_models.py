@@ -11,7 +11,7 @@ CLASSES = 10
 def growing_model(layers: int, nodes: int) -> onnx.ModelProto:
     """Return a classifier of so many layers in residual blocks, and about so many nodes.
 
-    Between the layers are ReLUs and additions; those beyond what the blocks need are spread evenly.
+    Between the layers are additions, tanh and ReLU, spread evenly.
     """
     draw = np.random.RandomState(0)
     built: list[onnx.NodeProto] = []
@@ -35,7 +35,8 @@ def growing_model(layers: int, nodes: int) -> onnx.ModelProto:
             "Relu", add("MatMul", before, constant(f"w{at}", WIDTH, WIDTH), name=f"layer{at}")
         )
         while len(built) < nodes * (at + 1) // layers - 1:
-            made = add("Relu", made) if len(built) % 2 else add("Add", made, before)
+            # Bounded, so that however many there are nothing overflows.
+            made = add("Relu", add("Tanh", add("Add", made, before)))
         before = add("Add", made, before)
     last = add("MatMul", before, constant("w", WIDTH, CLASSES), name="fc")
     graph = helper.make_graph(
