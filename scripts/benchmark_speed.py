@@ -172,9 +172,9 @@ def _growth(data: Path) -> None:
 
 
 GRAPHS = {
-    "nodes": [(20, 250, 0), (20, 1000, 0), (20, 5000, 0)],
-    "layers": [(50, 1600, 0), (150, 1600, 0), (500, 1600, 0)],
-    "candidates": [(12, 40, 200), (12, 40, 1000), (12, 40, 2000)],
+    "nodes": [(20, 1000, 0), (20, 5000, 0)],
+    "layers": [(50, 1600, 0), (500, 1600, 0)],
+    "candidates": [(12, 40, 200), (12, 40, 2000)],
 }
 """Layers, nodes and candidates; without a number it is the default study, with its own search."""
 
