@@ -28,8 +28,8 @@ from seqto.tracking.runs import INSTEAD, Runs
 from seqto.tracking.ui import first_looks
 from seqto.types import Candidate, Measurement, Trial, TrialState
 
-_NOT_ON_FRONT = {"seqto.pareto": "false", "seqto.rank": "", "seqto.recommended": ""}
-"""As most candidates stay: only those of the front are written again at the end."""
+_NOT_ON_FRONT = {"seqto.rank": "", "seqto.recommended": ""}
+"""As most candidates of a study stay: only those of the front are written again at the end."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ class CandidateRuns:
         document = candidate_document(candidate)
         layers = packed(EXCLUDED, document)
         number = {INDEX: str(index)}
-        kinds = self._kinds(study) if study else {}
-        own = {"seqto.kind": "candidate", "seqto.key": candidate.key, **_NOT_ON_FRONT}
-        tags = {**kinds, **own, **candidate_tags(candidate), **layers}
+        shared = {**self._kinds(study), **_NOT_ON_FRONT} if study else {}
+        own = {"seqto.kind": "candidate", "seqto.key": candidate.key, "seqto.pareto": "false"}
+        tags = {**shared, **own, **candidate_tags(candidate), **layers}
         # Even if the process is killed, a run with an index is complete.
         run = self.runs.create(name, tags | number if layers else tags, parent=study)
         if not layers:
@@ -93,7 +93,8 @@ class CandidateRuns:
             documents[LOSSES] = losses_document(measurement.losses)
             tags |= packed(LOSSES, documents[LOSSES])
         figures, held = measurement.metrics, started.run.data.tags
-        tags |= first_looks(started.index, started.candidate, figures, held)
+        if started.study is not None:
+            tags |= first_looks(started.index, started.candidate, figures, held)
         self.runs.put(started.run, documents)
         self._log_data(started)
         self.runs.write(run_id, params=started.params, metrics=figures, tags=tags)
