@@ -22,7 +22,7 @@ from seqto.errors import TrackingError
 from seqto.interrupts import put_off
 from seqto.secrets import masked
 from seqto.tracking import notes, stored_models
-from seqto.tracking.candidates import CandidateRuns
+from seqto.tracking.child_runs import ChildRuns
 from seqto.tracking.leases import Claims, held
 from seqto.tracking.outages import in_one_go
 from seqto.tracking.records import (
@@ -332,8 +332,8 @@ class MlflowTracker:
         return Runs(Store(store_uri(self.uri), self.experiment, self.parent))
 
     @functools.cached_property
-    def _candidates(self) -> CandidateRuns:
-        return CandidateRuns(self._runs)
+    def _candidates(self) -> ChildRuns:
+        return ChildRuns(self._runs)
 
     def _describe_study(
         self, study: str, plan: StudyPlan, known: Mapping[str, str] | None = None

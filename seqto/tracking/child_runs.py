@@ -53,7 +53,7 @@ class _Started:
 
 
 @dataclass
-class CandidateRuns:
+class ChildRuns:
     """The runs of candidates, written by this process and others."""
 
     runs: Runs
