@@ -324,7 +324,7 @@ class _QuickModel(ONNXModel):
             if node.name in node_names_set:
                 self.replace_node_input(node, old_input_name, new_input_name)
 
-    def replace_node_input(  # type: ignore[override]
+    def replace_node_input(
         self, node: onnx.NodeProto, old_input_name: str, new_input_name: str
     ) -> None:
         """Make a node read the new tensor instead of the old one."""
