@@ -1,14 +1,18 @@
 """Predicted against measured latency on EfficientNet-Lite0, and the front of loss and latency.
 
-    python scripts/benchmark_latency.py [--data ../shared/data] [--precise]
+    python scripts/benchmark_latency.py [--data ../shared/data] [--precise] [--predictions-only]
 
 Random mixes of int8 and float32 that nothing was fitted to are timed in turns with the float and
 the int8 model, so that what else runs on the machine disturbs all of them alike, and compared with
 what was predicted before they were built. Then a study trades off loss and latency, and its front
 is compared with plain float, plain int8 and the random mixes: all are timed in turns once more.
 
+On a machine whose speed changes between the fit and the mixes, all of them are off by that much;
+as shares of the float model's own latency, which is timed in both turns, they are not.
+
 `--precise` uses the integer kernels that x86 CPUs without VNNI need, which are slower. Where ONNX
-Runtime has OpenVINO's provider, all is done with it as well.
+Runtime has OpenVINO's provider, as in an environment with onnxruntime-openvino in place of
+onnxruntime, all is done with it as well.
 """
 
 import argparse
@@ -54,6 +58,7 @@ def main() -> None:
     parser.add_argument("--mixes", type=int, default=10, help="random mixes")
     parser.add_argument("--images", type=int, default=300, help="photos to evaluate on")
     parser.add_argument("--precise", action="store_true", help="kernels for CPUs without VNNI")
+    parser.add_argument("--predictions-only", action="store_true", help="without the study")
     options = parser.parse_args()
     kernels = "on" if options.precise else "auto"
     devices = [OnnxRuntimeDevice(precise_kernels=kernels)]
@@ -66,23 +71,25 @@ def main() -> None:
         workspace = Workspace(Path(folder))
         for device in devices:
             shared = parts(options.data, workspace, options.images, device)
-            compare(shared, prepare_subject(shared, workspace), workspace, options.mixes)
+            subject = prepare_subject(shared, workspace)
+            mixes = random_mixes(subject, options.mixes)
+            compare(shared, subject, mixes)
+            if not options.predictions_only:
+                front(shared, subject, workspace, mixes)
 
 
-def compare(shared: Parts, subject: Subject, workspace: Workspace, count: int) -> None:
+def compare(shared: Parts, subject: Subject, mixes: Sequence[Candidate]) -> None:
     """Print what is predicted and measured on one device."""
     facts = shared.device.describe()
     print(f"\n## {shared.device.name}: {facts['runtime']}, {facts['cpu']}, {facts['kernels']}\n")
     start = cpu_seconds()
     latency = find_latency_model(shared, subject)
     print(f"profile, eight mixes and fit: {cpu_seconds() - start:.1f} CPU s")
-    mixes = random_mixes(subject, count)
     if latency is None:
         print("latency cannot be predicted here")
     else:
         print(f"left out one by one, the eight mixes are off by {latency.error:.1%}\n")
         predicted(shared, subject, latency, mixes)
-    front(shared, subject, workspace, mixes)
 
 
 def predicted(
@@ -94,7 +101,8 @@ def predicted(
     measured = timed(shared, subject, [model_of(shared, subject, each) for each in candidates])
     print("| candidate | int8 layers | measured ms | predicted | layers | conversions | off by |")
     print("|---|---|---|---|---|---|---|")
-    off, plain = [], []
+    off, plain, shares = [], [], []
+    faster = measured[0] / latency.predict(uniform[0])
     for at, (candidate, ms) in enumerate(zip(candidates, measured, strict=True)):
         spent = latency.spent(dict(candidate.precisions))
         name = ("float", "int8")[at] if at < 2 else f"mix {at - 1}"
@@ -102,6 +110,7 @@ def predicted(
         if at >= 2:
             off.append(abs(share))
             plain.append(abs(spent.layers_ms / ms - 1))
+            shares.append(abs(faster * spent.total_ms / ms - 1))
         integers = len(candidate.precisions) - len(candidate.excluded)
         print(
             f"| {name} | {integers} | {ms:.2f} | {spent.total_ms:.2f} | {spent.layers_ms:.2f} | "
@@ -109,7 +118,9 @@ def predicted(
         )
     print(
         f"\n{len(mixes)} unseen mixes: mean error {np.mean(off):.1%}, the worst {max(off):.1%}; "
-        f"by the layers alone {np.mean(plain):.1%}"
+        f"by the layers alone {np.mean(plain):.1%}\n"
+        f"as shares of the float model: mean error {np.mean(shares):.1%}, "
+        f"the worst {max(shares):.1%}"
     )
 
 

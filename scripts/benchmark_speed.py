@@ -1,6 +1,6 @@
 """The cost of a study on EfficientNet-Lite0, compared with the naive way and bare inference.
 
-    python scripts/benchmark_speed.py [--data ../shared/data] [--growth]
+    python scripts/benchmark_speed.py [--data ../shared/data] [--growth | --growth-graphs]
 
 All rows use the same images and the same candidates, the rungs of a ladder:
 naive    ORT's quantize_static per candidate, which calibrates again; images decoded again;
@@ -11,6 +11,9 @@ study    the whole command with an empty cache: imports, decoding, calibration, 
          pictures; and the share of its CPU seconds that is not inference
 CPU seconds include all threads and processes. Peak RSS is that of the largest process; in brackets
 that of all processes together, with shared memory counted once (Linux only).
+
+--growth has more candidates and images instead; --growth-graphs needs no data, and has more nodes,
+layers and candidates of models that cost next to nothing to run: what grows is seqto's own.
 """
 
 import argparse
@@ -76,6 +79,27 @@ class Given(Planned):
         self.plan(self._given)
 
 
+class Masks(Planned):
+    """A search that tries the first `count` choices of layers to leave in float."""
+
+    name = "masks"
+    screens = 0
+    evaluations = 0
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def start(self, ranking: Sequence[LayerScore]) -> None:
+        """Plan as many candidates."""
+        names = [each.layer.name for each in ranking]
+        self.plan([_mask(names, number) for number in range(self._count)])
+
+
+def _mask(names: Sequence[str], number: int) -> Candidate:
+    """Return the candidate that leaves those layers in float whose bits are set."""
+    return Candidate.excluding(names, [name for at, name in enumerate(names) if number >> at & 1])
+
+
 def main() -> None:
     """Measure all rows in one run and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -83,6 +107,9 @@ def main() -> None:
     parser.add_argument("--step", type=int, default=1, help="layers from candidate to candidate")
     parser.add_argument("--naive", type=int, default=3, help="candidates to measure the naive way")
     parser.add_argument("--growth", action="store_true", help="print the table of growth instead")
+    parser.add_argument(
+        "--growth-graphs", action="store_true", help="print the table of larger graphs instead"
+    )
     parser.add_argument("--part", nargs="+", help="internal: the row to measure in this process")
     options = parser.parse_args()
     if options.part:
@@ -93,6 +120,8 @@ def main() -> None:
         os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{folder}/mlflow.db"
         if options.growth:
             _growth(options.data)
+        elif options.growth_graphs:
+            _growth_of_graphs(options.data)
         else:
             _speed(options)
 
@@ -139,6 +168,25 @@ def _growth(data: Path) -> None:
             usage = _in_process(data, "grow", str(count), str(images))
             cells = [count, images, f"{usage.cpu:.0f}", f"{usage.cpu / count:.2f}"]
             cells += [_overhead(usage), f"{usage.wall:.0f}", usage.peak]
+            print(f"| {' | '.join(map(str, cells))} |", flush=True)
+
+
+GRAPHS = {
+    "nodes": [(20, 1000, 0), (20, 5000, 0)],
+    "layers": [(50, 1600, 0), (500, 1600, 0)],
+    "candidates": [(12, 40, 200), (12, 40, 2000)],
+}
+"""Layers, nodes and candidates; without a number it is the default study, with its own search."""
+
+
+def _growth_of_graphs(data: Path) -> None:
+    print("\n| what grows | layers | nodes | candidates | CPU s | not inference | peak RSS |")
+    print("|---|---|---|---|---|---|---|")
+    for grows, rows in GRAPHS.items():
+        for layers, nodes, count in rows:
+            usage = _in_process(data, "graph", str(layers), str(nodes), str(count))
+            cells = [grows, layers, nodes, count or "default search"]
+            cells += [f"{usage.cpu:.1f}", _overhead(usage), usage.peak]
             print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
@@ -193,6 +241,26 @@ def run_growing(data: Path, count: int, images: int) -> None:
         study = Study(shared, subject, settings, tracker, Workspace.default())
         outcome = run(study, pool.launch, lambda *_: None, lambda *_: [], "")
     assert outcome.measured == count, outcome.measured
+
+
+def run_graph(layers: int, nodes: int, count: int) -> None:
+    """Run a study of a made-up model, of the default's candidates or of `count` given ones."""
+    from growing_models import growing_model, growing_samples
+
+    import seqto
+
+    search = Masks(count) if count else None
+    result = seqto.tune(
+        growing_model(layers, nodes),
+        growing_samples(),
+        task="classification",
+        search=search,
+        precisions=["int8", "float32"] if count else None,
+        # Fast models are timed for 0.1 s each, which says nothing of how the rest grows.
+        overrides=["device.workers=1", "device.repeats=1"],
+        progress=False,
+    )
+    assert not count or len(result.candidates) == count, len(result.candidates)
 
 
 def run_study(data: Path) -> None:
@@ -259,6 +327,15 @@ def _part(words: Sequence[str], data: Path) -> None:
             # An empty cache, so that everything is computed.
             os.environ["SEQTO_CACHE"] = str(Path(folder) / "cache")
             run_study(data)
+    elif kind == "graph":
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            os.environ["SEQTO_CACHE"] = str(Path(folder) / "cache")
+            os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{folder}/mlflow.db"
+            # Imports and MLflow's tables take the same whatever the graph.
+            run_graph(4, 12, 0)
+            inference.value = 0.0
+            before = Usage(cpu_seconds(), time.perf_counter())
+            run_graph(*map(int, numbers))
     else:
         before = Usage(0.0, time.perf_counter() - _age())
         with tempfile.TemporaryDirectory() as folder:

@@ -1,5 +1,6 @@
 """A study from a config, for both the command line and `seqto.tune`."""
 
+import functools
 import math
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -171,9 +172,13 @@ def _cluster(study: Study, remote: Options) -> Cluster:
 def _recording(pool: Pool | Cluster, study: Study) -> Launch:
     """Return a launch whose results this process records."""
 
-    def measure(run: str, assignments: Sequence[Assignment]) -> Iterator[str]:
+    @functools.cache
+    def timed_on(run: str) -> str:
         recorded = study.tracker.read_document(run, PROVENANCE) or {}
-        return pool.launch(run, assignments, str(recorded.get(MACHINE, "")))
+        return str(recorded.get(MACHINE, ""))
+
+    def measure(run: str, assignments: Sequence[Assignment]) -> Iterator[str]:
+        return pool.launch(run, assignments, timed_on(run))
 
     return measure
 

@@ -70,9 +70,10 @@ def sort_nodes(graph: onnx.GraphProto) -> None:
 
 def drop_unused(graph: onnx.GraphProto, among: Collection[str] | None = None) -> None:
     """Delete the initializers that nothing uses; if `among` is given, only those named there."""
-    links = Links(graph)
+    used = {each.name for each in graph.output}
+    used.update(name for node in graph.node for name in reads(node))
     # From the end and in place: large weights are not copied.
     for index in reversed(range(len(graph.initializer))):
         name = graph.initializer[index].name
-        if (among is None or name in among) and not links.is_used(name):
+        if (among is None or name in among) and name not in used:
             del graph.initializer[index]

@@ -179,7 +179,7 @@ def _places(graph: onnx.GraphProto, outputs: Sequence[str]) -> list[Cut]:
         Cut(position, tensors, sum(_sample_bytes(types[name]) for name in tensors if name in types))
         for position, tensors in enumerate(_live(graph, outputs))
         # A part cannot have inputs of unknown type.
-        if position == len(graph.node) or set(tensors) <= set(types)
+        if position == len(graph.node) or all(name in types for name in tensors)
     ]
 
 

@@ -21,11 +21,14 @@ def read_apart(graph: onnx.GraphProto) -> None:
     The values are stored once: the others are slices of them, which ONNX Runtime folds when it
     loads the model. Each slice has another end, or they would be taken for the same.
     """
-    links, constants = Links(graph), initializers(graph)
+    constants = initializers(graph)
+    dequantized = [node for node in graph.node if _is_signed_constant(node, constants)]
+    if not dequantized:
+        # As in each model of a layer alone, of which there are as many as layers.
+        return
+    links = Links(graph)
     shared = {
-        node.output[0]: node
-        for node in links.nodes
-        if _is_signed_constant(node, constants) and len(links.readers(node.output[0])) > 1
+        node.output[0]: node for node in dequantized if len(links.readers(node.output[0])) > 1
     }
     if not shared:
         return

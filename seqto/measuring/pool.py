@@ -10,11 +10,11 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from seqto.freeing import give_back
@@ -28,8 +28,12 @@ from seqto.protocols import SeveralWorkers, TrialLog
 from seqto.types import Candidate, Measurement, Model
 from seqto.workspace import Workspace
 
-GROUP = 8
-"""At most how many candidates a process measures in a row, to run what they share once."""
+GROUP, ALONE = 4, 8
+"""At most how many candidates a process measures in a row, to run what they share once.
+
+One alone returns each as soon as it is measured; others return all at the end, and lose them if
+they are killed.
+"""
 
 _HELD_BYTES = 2**29
 """How much the candidates of a group may take together if none were smaller than the model."""
@@ -61,15 +65,17 @@ class Pool:
     def __init__(self, parts: Parts, subject: Subject, log: TrialLog, count: int = 1) -> None:
         self._parts, self._subject, self._log = parts, subject, log
         self._count = count
+        self._group = group_size(subject, GROUP if count > 1 else ALONE)
         self._processes: ProcessPoolExecutor | None = None
         self._known: dict[str, Measurement] = {}
         self.models: dict[str, Model] = {}
         """The first models that were measured, by their digests."""
+        self._room = _KEPT_BYTES
 
     @property
     def batch(self) -> int:
         """How many candidates to launch at a time."""
-        return group_size(self._subject) * self._count
+        return self._group * self._count
 
     def launch(
         self, study: str | None, assignments: Sequence[Assignment], timed_on: str = ""
@@ -80,7 +86,7 @@ class Pool:
         """
         device = self._parts.device
         recorder = Recorder(self._log, study, device.name, machine_of(device), timed_on)
-        groups = groups_of(assignments, self._count, group_size(self._subject))
+        groups = groups_of(assignments, self._count, self._group)
         run = self._side_by_side if self._count > 1 else self._in_this_process
         try:
             with recorder.open_trials():
@@ -145,26 +151,35 @@ class Pool:
         return trial
 
     def _keep(self, model: Model) -> None:
-        held = sum(each.size for each in self.models.values())
-        if held + model.size <= _KEPT_BYTES:
+        if self._room >= model.size and model.digest not in self.models:
             self.models[model.digest] = model
+            self._room -= model.size
 
     def _submit(self, group: Sequence[Assignment]) -> "Future[list[Attempt]]":
         candidates = [each.candidate for each in group]
+        # Not what was measured of them: each group would send more than the one before.
+        known = set(self._known)
         try:
-            return self._started().submit(_measure, candidates, self._known)
+            return self._started().submit(_measure, candidates, known)
         except BrokenProcessPool:
             # Another group broke it, and that group's result reports the crash.
             self.close()
-            return self._started().submit(_measure, candidates, self._known)
+            return self._started().submit(_measure, candidates, known)
 
     def _result(self, running: Running) -> list[Attempt]:
         """Return the group's attempts; after a crash, try each candidate in its own process."""
         try:
-            return running.future.result()
+            return [self._with_figures(each) for each in running.future.result()]
         except BrokenProcessPool:
             self.close()
             return [self._alone(each) for each in running.group]
+
+    def _with_figures(self, made: Attempt) -> Attempt:
+        """Return an attempt with what is known of its model, if a process left that out."""
+        measurement = made.measurement
+        if measurement is None or measurement.metrics:
+            return made
+        return replace(made, measurement=self._known[measurement.model_sha256])
 
     def _alone(self, assignment: Assignment) -> Attempt:
         with Pool(self._parts, self._subject, self._log) as pool:
@@ -247,16 +262,18 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _measure(candidates: Sequence[Candidate], known: Mapping[str, Measurement]) -> list[Attempt]:
+def _measure(candidates: Sequence[Candidate], known: Collection[str]) -> list[Attempt]:
+    """Measure these candidates; models of a known digest are returned without figures."""
+    empty = {digest: Measurement({}, digest) for digest in known}
     try:
-        return list(attempts(_Job.parts, _Job.subject, candidates, known))
+        return list(attempts(_Job.parts, _Job.subject, candidates, empty))
     finally:
         give_back()
 
 
-def group_size(subject: Subject) -> int:
+def group_size(subject: Subject, most: int) -> int:
     """Return how many candidates a process measures in a row: fewer if they are large."""
-    return max(min(GROUP, _HELD_BYTES // max(subject.model.size, 1)), 1)
+    return max(min(most, _HELD_BYTES // max(subject.model.size, 1)), 1)
 
 
 def groups_of(

@@ -4,7 +4,8 @@ The originals spend nearly all their time on weights, channel by channel, and ag
 candidate. These classes return, bit for bit, what their base classes return.
 """
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -256,6 +257,17 @@ class _QuickModel(ONNXModel):
         self._names = {each.name for each in model.graph.initializer}
         self._taken = tensor_names(model.graph)
         self._readers: dict[str, list[onnx.NodeProto]] | None = None
+        # Who reads and who writes each tensor now; whoever no longer does is not changed by it.
+        self._reading: dict[str, list[onnx.NodeProto]] = defaultdict(list)
+        self._writing: dict[str, list[onnx.NodeProto]] = defaultdict(list)
+        for node in model.graph.node:
+            self._note(node)
+
+    def _note(self, node: onnx.NodeProto) -> None:
+        for name in {*node.input}:
+            self._reading[name].append(node)
+        for name in {*node.output}:
+            self._writing[name].append(node)
 
     def input_name_to_nodes(self) -> dict[str, list[onnx.NodeProto]]:
         """Return the nodes that read each tensor."""
@@ -268,6 +280,7 @@ class _QuickModel(ONNXModel):
         """Add a node: from here on ORT also changes what nodes read."""
         self._readers = None
         super().add_node(node)
+        self._note(self.model.graph.node[-1])
 
     def add_initializer(self, tensor: onnx.TensorProto) -> None:
         """Add an initializer, unless there is one of its name."""
@@ -300,15 +313,29 @@ class _QuickModel(ONNXModel):
 
     def replace_input_of_all_nodes(self, old_input_name: str, new_input_name: str) -> None:
         """Make all nodes that read the old tensor read the new one."""
-        for node in self.model.graph.node:
-            if old_input_name in node.input:
+        for node in self._reading.pop(old_input_name, ()):
+            self.replace_node_input(node, old_input_name, new_input_name)
+
+    def replace_input_of_nodes(
+        self, old_input_name: str, new_input_name: str, node_names_set: Collection[str]
+    ) -> None:
+        """Make the nodes of these names read the new tensor instead of the old one."""
+        for node in self._reading[old_input_name]:
+            if node.name in node_names_set:
                 self.replace_node_input(node, old_input_name, new_input_name)
+
+    def replace_node_input(
+        self, node: onnx.NodeProto, old_input_name: str, new_input_name: str
+    ) -> None:
+        """Make a node read the new tensor instead of the old one."""
+        ONNXModel.replace_node_input(node, old_input_name, new_input_name)
+        self._reading[new_input_name].append(node)
 
     def replace_output_of_all_nodes(self, old_output_name: str, new_output_name: str) -> None:
         """Make all nodes that write the old tensor write the new one."""
-        for node in self.model.graph.node:
-            if old_output_name in node.output:
-                self.replace_node_output(node, old_output_name, new_output_name)
+        for node in self._writing.pop(old_output_name, ()):
+            self.replace_node_output(node, old_output_name, new_output_name)
+            self._writing[new_output_name].append(node)
 
 
 def _symmetric_scales(

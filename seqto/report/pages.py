@@ -4,6 +4,7 @@ import base64
 import functools
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,24 @@ def embedded(data: Mapping[str, Any]) -> Markup:
     return Markup(text.translate(_ESCAPES))
 
 
+MANY = 60
+"""Longer tables scroll in a window of their own, so that a page can still be read to its end."""
+
+_LONGEST_PIECE = 24
+
+
+def breakable(text: str) -> Markup:
+    """Return a long name that lines may break behind its separators, rather than in its words."""
+    # Not behind the point of a number.
+    pieces = re.split(r"(?<=[/_\-=,:@+])|(?<=\.)(?!\d)", text)
+    parts = [
+        piece[at : at + _LONGEST_PIECE]
+        for piece in pieces
+        for at in range(0, len(piece), _LONGEST_PIECE)
+    ]
+    return Markup("<wbr>").join(parts)
+
+
 def picture(path: Path) -> str:
     """Return a PNG file as a URI that holds it."""
     return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
@@ -54,7 +73,7 @@ def _fingerprint(script: str) -> str:
 
 @functools.cache
 def _templates() -> jinja2.Environment:
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -62,3 +81,6 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["breakable"] = breakable
+    environment.globals["many"] = MANY
+    return environment

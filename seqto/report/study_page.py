@@ -42,7 +42,7 @@ from seqto.report.info import (
     study_title,
 )
 from seqto.report.page_links import NO_LINKS, PageLinks, model_file
-from seqto.report.pages import picture, render
+from seqto.report.pages import MANY, picture, render
 from seqto.report.wording import facts, in_words, interval
 from seqto.types import (
     CODED_STEPS,
@@ -149,9 +149,10 @@ def study_page(
 ) -> str:
     """Return the page of a study, from what its tracker holds and its pictures."""
     shown = _columns(record)
+    data = page_data(record, front)
     return render(
         TEMPLATE,
-        page_data(record, front),
+        data,
         title=study_title(record),
         tags=record.tags,
         study=record.id,
@@ -169,6 +170,7 @@ def study_page(
             each.cell(float_metrics(record.baseline), record.baseline) for each in shown
         ],
         layers=_layers(record),
+        strip_of=_strip_of(data["strip"], record, front),
         score_in_words=_score_in_words(record),
         failures=[each for each in _by_index(record) if each.failure],
         schemes=_schemes(record),
@@ -213,11 +215,8 @@ def in_graph_order(record: StudyRecord) -> list[str]:
 
 def heat_strip(record: StudyRecord, front: Front, names: Sequence[str]) -> dict[str, Any]:
     """Return the rows of the heat strip, the smallest candidate first, and what layers are."""
-    trials = sorted(
-        comparable(record.trials),
-        key=lambda trial: (trial.metrics.get("size_bytes", math.inf), trial.index),
-    )
     members = {trial.id for trial in front.members}
+    trials = _in_strip(record, front)
     rows = [
         {
             "candidate": str(trial.index),
@@ -243,6 +242,32 @@ def heat_strip(record: StudyRecord, front: Front, names: Sequence[str]) -> dict[
         for name in names
     ]
     return {"rows": rows, "facts": facts}
+
+
+def _in_strip(record: StudyRecord, front: Front) -> list[Trial]:
+    """Return the candidates to show, by size: all of few, of many the front, or some of it."""
+    trials = sorted(
+        comparable(record.trials),
+        key=lambda trial: (trial.metrics.get("size_bytes", math.inf), trial.index),
+    )
+    if len(trials) <= MANY:
+        return trials
+    members = {trial.id for trial in front.members}
+    found = [trial for trial in trials if trial.id in members]
+    if len(found) <= MANY:
+        return found
+    recommended = {each.trial.id for each in front.recommended}
+    step = len(found) / (MANY - len(recommended))
+    spread = {found[int(at * step)].id for at in range(MANY - len(recommended))}
+    return [trial for trial in found if trial.id in recommended | spread]
+
+
+def _strip_of(strip: Mapping[str, Any], record: StudyRecord, front: Front) -> str:
+    """Say which candidates the strip has, if not all."""
+    shown, members = len(strip["rows"]), len(front.members)
+    if shown == len(comparable(record.trials)):
+        return ""
+    return " of the front" if shown == members else f" ({shown} of the {members} on the front)"
 
 
 def _fineness(precision: str) -> tuple[int, float]:

@@ -116,10 +116,13 @@ class SharedPrefixes:
     def _forget(self, newest: Cut) -> None:
         """Drop the largest activations until the limit is met."""
         count = len(self._kept[self._cuts[0]])
+        total = sum(each.sample_bytes for each in self._kept) * count
+        if total <= MEMORY_LIMIT:
+            return
         for cut in sorted(self._kept, key=lambda each: -each.sample_bytes):
-            total = sum(each.sample_bytes for each in self._kept) * count
             if total > MEMORY_LIMIT and cut not in (self._cuts[0], newest):
                 del self._kept[cut]
+                total -= cut.sample_bytes * count
 
     def _suffix(self, cut: Cut) -> Step:
         """Return the float model from this cut to its end."""

@@ -6,7 +6,7 @@ locked.
 
 import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -22,29 +22,20 @@ from seqto.errors import TrackingError
 from seqto.interrupts import put_off
 from seqto.secrets import masked
 from seqto.tracking import notes, stored_models
+from seqto.tracking.child_runs import ChildRuns
 from seqto.tracking.leases import Claims, held
 from seqto.tracking.outages import in_one_go
-from seqto.tracking.packed import packed
 from seqto.tracking.records import (
-    EXCLUDED,
-    INDEX,
-    LOSSES,
     SENSITIVITY,
     baseline_metrics,
     baseline_of,
-    candidate_document,
-    candidate_tags,
     data_input,
     front_tags,
     index_of,
-    inputs_of,
-    is_evaluation,
-    losses_document,
-    measurement_tags,
     scores_document,
     scores_of,
 )
-from seqto.tracking.runs import INSTEAD, LONGEST_TAG, Runs
+from seqto.tracking.runs import LONGEST_TAG, Runs
 from seqto.tracking.stores import Store, check_exists, store_uri
 from seqto.tracking.ui import looks, study_pages, study_views
 from seqto.types import (
@@ -95,25 +86,18 @@ class MlflowTracker:
             self.client.update_run(found.info.run_id, status="RUNNING")
             self._describe_study(found.info.run_id, plan, known=found.data.params)
             self._runs.nest(found.info.run_id)
+            self._candidates.record_alone(found.info.run_id)
             return str(found.info.run_id)
         tags = {**plan.tags, "seqto.kind": "study", "seqto.key": plan.key}
-        study = self._runs.create(plan.name, tags, parent=None)
+        study = str(self._runs.create(plan.name, tags, parent=None).info.run_id)
         self._describe_study(study, plan)
+        self._candidates.record_alone(study)
         return study
 
     @in_one_go
     def start_trial(self, study: str | None, index: int, candidate: Candidate, name: str) -> str:
         """Return the id of a RUNNING child run with the candidate's layers."""
-        tags = {"seqto.kind": "candidate", "seqto.key": candidate.key, "seqto.pareto": "false"}
-        kinds = self._runs.kinds(study) if study else {}
-        document = candidate_document(candidate)
-        tags = {**kinds, **tags, **candidate_tags(candidate), **packed(EXCLUDED, document)}
-        run = self._runs.create(name, tags, parent=study)
-        self.client.log_dict(run, document, EXCLUDED)
-        # The index comes last: even if the process is killed, a run with an index is complete.
-        params = {"excluded_count": str(len(candidate.excluded))}
-        self._runs.write(run, params=params, tags={INDEX: str(index)})
-        return run
+        return self._candidates.start(study, index, candidate, name)
 
     @in_one_go
     def finish_trial(self, trial: str, measurement: Measurement, duplicate_of: int | None) -> None:
@@ -121,35 +105,22 @@ class MlflowTracker:
 
         If another process finished the same candidate meanwhile, the first run stays FINISHED.
         """
-        tags = measurement_tags(measurement, duplicate_of)
-        if measurement.losses:
-            document = losses_document(measurement.losses)
-            self.client.log_dict(trial, document, LOSSES)
-            tags |= packed(LOSSES, document)
-        self._runs.write(trial, metrics=measurement.metrics, tags=tags)
-        self._runs.end(trial, TrialState.COMPLETE)
-        self._runs.keep_one(trial)
+        self._candidates.finish(trial, measurement, duplicate_of)
 
     @in_one_go
     def end_trial(self, trial: str, state: TrialState, reason: str) -> None:
         """Record the reason as a tag, then end the run."""
-        self._runs.write(trial, tags={"seqto.failure": reason})
-        self._runs.end(trial, state)
+        self._candidates.end(trial, state, reason)
 
     @in_one_go
     def trial(self, trial: str) -> Trial:
         """Return the trial of this run, or of the one that was finished before it."""
-        run = self._runs.get(trial)
-        instead = run.data.tags.get(INSTEAD)
-        return self._runs.trial(self._runs.get(instead) if instead else run)
+        return self._candidates.trial(trial)
 
     @in_one_go
     def twin(self, study: str, model_sha256: str) -> Trial | None:
         """Return the first FINISHED child run with this sha256 that is not a duplicate."""
-        for run in self._runs.children(study, f"and tags.`seqto.sha256` = '{model_sha256}'"):
-            if run.info.status == "FINISHED" and "seqto.duplicate_of" not in run.data.tags:
-                return self._runs.trial(run)
-        return None
+        return self._candidates.twin(study, model_sha256)
 
     @in_one_go
     def log_analysis(
@@ -201,15 +172,7 @@ class MlflowTracker:
     @in_one_go
     def trials(self, study: str) -> tuple[Trial, ...]:
         """Return one child run per index: the FINISHED one if there is one, otherwise the last."""
-        chosen: dict[int, Run] = {}
-        for run in self._runs.children(study):
-            index = index_of(run)
-            if index is None:
-                continue  # Its process was killed at its start.
-            # Runs come oldest first.
-            if index not in chosen or chosen[index].info.status != "FINISHED":
-                chosen[index] = run
-        return tuple(self._runs.trial(chosen[index]) for index in sorted(chosen))
+        return self._trials_of(self._runs.children(study))
 
     @in_one_go
     def read_study(self, study: str) -> StudyRecord:
@@ -235,17 +198,10 @@ class MlflowTracker:
     @in_one_go
     def log_front(self, study: str, front: Front, files: Sequence[Path]) -> None:
         """Tag the members, untag those of earlier fronts, log figures and files."""
-        trials = {each.id: each for each in self.trials(study)}
+        runs = list(self._runs.children(study))
+        trials = {each.id: each for each in self._trials_of(runs)}
+        self._mark(study, runs, trials, front)
         parent = self._runs.get(study)
-        evaluated = [each for each in inputs_of(parent) if is_evaluation(each)]
-        for run in self._runs.children(study):
-            if evaluated and not inputs_of(run):
-                self.client.log_inputs(run.info.run_id, evaluated)
-            tags = front_tags(front, run.info.run_id)
-            if trial := trials.get(run.info.run_id):
-                tags |= looks(trial, front, run.data.tags)
-            if any(run.data.tags.get(name) != value for name, value in tags.items()):
-                self._runs.write(run.info.run_id, tags=tags)
         metrics = {
             "hypervolume": front.hypervolume,
             "front_size": len(front.members),
@@ -345,9 +301,39 @@ class MlflowTracker:
         """Whether it is a server or a database, and no file of this machine."""
         return not self.store.startswith(("sqlite:", "file:", "/", "."))
 
+    def _trials_of(self, runs: Iterable[Run]) -> tuple[Trial, ...]:
+        chosen: dict[int, Run] = {}
+        for run in runs:
+            index = index_of(run)
+            if index is None:
+                continue  # Its process was killed at its start.
+            # Runs come oldest first.
+            if index not in chosen or chosen[index].info.status != "FINISHED":
+                chosen[index] = run
+        return tuple(self._runs.trial(chosen[index]) for index in sorted(chosen))
+
+    def _mark(
+        self, study: str, runs: Sequence[Run], trials: Mapping[str, Trial], front: Front
+    ) -> None:
+        """Write the tags that changed, and the data sets that earlier versions left out."""
+        for run in runs:
+            if data := self._candidates.lacking_data(study, run):
+                self.client.log_inputs(run.info.run_id, data)
+            tags = front_tags(front, run.info.run_id)
+            if trial := trials.get(run.info.run_id):
+                tags |= looks(trial, front, run.data.tags)
+            held = run.data.tags
+            changed = {name: value for name, value in tags.items() if held.get(name) != value}
+            if changed:
+                self._runs.write(run.info.run_id, tags=changed)
+
     @functools.cached_property
     def _runs(self) -> Runs:
         return Runs(Store(store_uri(self.uri), self.experiment, self.parent))
+
+    @functools.cached_property
+    def _candidates(self) -> ChildRuns:
+        return ChildRuns(self._runs)
 
     def _describe_study(
         self, study: str, plan: StudyPlan, known: Mapping[str, str] | None = None
@@ -359,6 +345,7 @@ class MlflowTracker:
         self.client.log_text(study, plan.config, "config.yaml")
         if plan.data:
             self.client.log_inputs(study, [data_input(each) for each in plan.data])
+        self._runs.reopened(study)
 
     def _save_view(self, experiment: str, name: str, value: str) -> None:
         """Save a view of the experiment's page, if this MLflow takes it: it documents none."""

@@ -5,6 +5,7 @@ Only MlflowClient with explicit run ids is used: `mlflow run` exports an id that
 """
 
 import contextlib
+import functools
 import json
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -14,6 +15,7 @@ from typing import Any
 
 from mlflow.entities import Metric, Param, Run, RunTag
 from mlflow.exceptions import MlflowException
+from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 from mlflow.tracking import MlflowClient
 from mlflow.tracking.context.registry import resolve_tags
 from mlflow.utils.time import get_current_time_millis
@@ -24,7 +26,6 @@ from seqto.tracking.outages import is_outage, read_again
 from seqto.tracking.packed import unpacked
 from seqto.tracking.records import (
     EXCLUDED,
-    KINDS,
     LOSSES,
     STATUS,
     candidate_of,
@@ -52,10 +53,8 @@ class Runs:
     store: Store
     # Candidates by run id: large ones need a download each, and they never change.
     _candidates: dict[str, Candidate] = field(default_factory=dict)
-    # What a study and its candidates have in common.
-    _kinds: dict[str, dict[str, str]] = field(default_factory=dict)
-    # The experiments of studies.
-    _experiments: dict[str, str] = field(default_factory=dict)
+    # Studies by run id, as they were opened.
+    _studies: dict[str, Run] = field(default_factory=dict)
     # The same of the losses of finished runs.
     _losses: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
@@ -64,23 +63,39 @@ class Runs:
         """MLflow's own client of the store."""
         return self.store.client
 
-    def create(self, name: str, tags: Mapping[str, str], parent: str | None) -> str:
-        """Create a run nested in its parent, or in the run of `mlflow run`; return its id."""
+    def create(self, name: str, tags: Mapping[str, str], parent: str | None) -> Run:
+        """Create a run nested in its parent, or in the run of `mlflow run`."""
         above = parent or self.store.project_run
         nesting = {_PARENT: above} if above else {}
-        # MLflow adds some of its own, such as the address of the git repository.
-        found = resolve_tags({**tags, **nesting})
+        found = {**self._surroundings, **tags, **nesting}
         all_tags = {key: masked(value)[:LONGEST_TAG] for key, value in found.items()}
-        run = self.client.create_run(self._experiment_of(parent), tags=all_tags, run_name=name)
-        return str(run.info.run_id)
+        return self.client.create_run(self._experiment_of(parent), tags=all_tags, run_name=name)
+
+    @functools.cached_property
+    def _surroundings(self) -> dict[str, str]:
+        """MLflow's own tags, such as the address of the git repository: they take a while."""
+        return dict(resolve_tags())
 
     def _experiment_of(self, study: str | None) -> str:
         """Return the experiment of a study: a job elsewhere may have another default."""
         if study is None:
             return self.store.experiment_id
-        if study not in self._experiments:
-            self._experiments[study] = str(self.get(study).info.experiment_id)
-        return self._experiments[study]
+        return str(self.study(study).info.experiment_id)
+
+    def study(self, run_id: str) -> Run:
+        """Return a study's run as it was opened: its candidates have much in common with it."""
+        if run_id not in self._studies:
+            self._studies[run_id] = self.get(run_id)
+        return self._studies[run_id]
+
+    def reopened(self, study: str) -> None:
+        """Read this study again when it is asked for: it has changed."""
+        self._studies.pop(study, None)
+
+    def parent_of(self, run: Run) -> str | None:
+        """Return the id of the run that this one is nested in, if any."""
+        found = run.data.tags.get(_PARENT)
+        return None if found is None else str(found)
 
     def nest(self, run_id: str) -> None:
         """Put a run below the one that all new runs are below now, if there is one."""
@@ -104,39 +119,38 @@ class Runs:
             tags=[RunTag(k, masked(v)[:LONGEST_TAG]) for k, v in (tags or {}).items()],
         )
 
-    def kinds(self, study: str) -> dict[str, str]:
-        """Return the tags of a study that its candidates carry, too."""
-        if study not in self._kinds:
-            held = self.get(study).data.tags
-            self._kinds[study] = {name: held[name] for name in KINDS if name in held}
-        return self._kinds[study]
+    def put(self, run: Run, documents: Mapping[str, Mapping[str, Any]]) -> None:
+        """Record JSON artifacts of a run, all in one call."""
+        with tempfile.TemporaryDirectory(prefix="seqto-") as folder:
+            for name, document in documents.items():
+                Path(folder, name).write_text(json.dumps(document, indent=2), encoding="utf-8")
+            # MLflow's client would read the run once more, to learn where its artifacts are.
+            get_artifact_repository(run.info.artifact_uri, self.store.uri).log_artifacts(folder)
 
     def end(self, run_id: str, state: TrialState) -> None:
         """End a run in this state."""
         self.client.set_terminated(run_id, STATUS[state])
 
-    def keep_one(self, run_id: str) -> None:
-        """Leave only one run of a study's candidate FINISHED, whoever finished another.
+    def keep_one(self, study: str, key: str) -> Run | None:
+        """Leave only one run of a study's candidate FINISHED, whoever finished another; return it.
 
         Each writer looks after it has written, and all decide alike: so one stays, whatever the
         order.
         """
-        run = self.get(run_id)
-        if _PARENT not in run.data.tags or "seqto.key" not in run.data.tags:
-            return
         same = (
-            f"tags.`mlflow.parentRunId` = '{run.data.tags[_PARENT]}' and tags.`seqto.key` = "
-            f"'{run.data.tags['seqto.key']}' and attributes.status = 'FINISHED'"
+            f"tags.`{_PARENT}` = '{study}' and tags.`seqto.key` = '{key}' "
+            "and attributes.status = 'FINISHED'"
         )
-        found = list(self.client.search_runs([run.info.experiment_id], same))
-        if len(found) < 2:
-            return
+        found = list(self.client.search_runs([self._experiment_of(study)], same))
+        if not found:
+            return None
         first, *others = sorted(found, key=lambda each: (each.info.end_time, each.info.run_id))
         for each in others:
             why = "another process finished the same candidate before"
             tags = {"seqto.failure": why, INSTEAD: first.info.run_id, "seqto.pareto": "false"}
             self.write(each.info.run_id, tags=tags)
             self.client.update_run(each.info.run_id, status=STATUS[TrialState.KILLED])
+        return first
 
     @read_again
     def get(self, run_id: str) -> Run:
@@ -167,7 +181,7 @@ class Runs:
         token = None
         while True:
             page = read_again(self.client.search_runs)(
-                [self.get(study).info.experiment_id],
+                [self._experiment_of(study)],
                 f"tags.`mlflow.parentRunId` = '{study}' and tags.`seqto.kind` = 'candidate' "
                 + condition,
                 order_by=["attributes.start_time ASC"],

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote
 
 from seqto.figures import LOSS, by_column, costs, share, told, viewed
-from seqto.types import Front, Trial, trial_name
+from seqto.types import Candidate, Front, Trial, trial_name
 
 # MLflow 3 opens in its mode for language models, which hides the runs and the model registry.
 _MODE = "workflowType=machine_learning"
@@ -62,16 +62,40 @@ def looks(trial: Trial, front: Front, held: Mapping[str, str]) -> dict[str, str]
         wanted[COLOUR] = colour
     if held.get("mlflow.runName", "").startswith(f"{trial.index:03d} "):
         wanted["mlflow.runName"] = name
-    if _NOTE not in held and trial.metrics:
-        wanted[_NOTE] = described(trial)
-    return wanted
+    return wanted | _note(trial.index, trial.candidate, trial.metrics, held)
+
+
+def first_looks(
+    index: int, candidate: Candidate, metrics: Mapping[str, float], held: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the same tags before the front is known, but for the name, which is there already."""
+    colour = {} if COLOUR in held else {COLOUR: OTHER}
+    return colour | _note(index, candidate, metrics, held)
 
 
 def described(trial: Trial) -> str:
     """Describe a trial in a line, figures first: lists show only some twenty characters."""
-    measured = [each for each in by_column(told()) if each.name in trial.metrics]
-    figures = [each.summarised(trial.metrics[each.name]) for each in measured]
-    return ", ".join([*figures, f"candidate {trial.index}", trial.candidate.in_words()])
+    return _in_a_line(trial.index, trial.candidate, trial.metrics)
+
+
+def _note(
+    index: int, candidate: Candidate, metrics: Mapping[str, float], held: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the description's tag; a person's own text stays, older figures do not."""
+    written = held.get(_NOTE, "")
+    if not metrics or (written and not written.endswith(_identified(index, candidate))):
+        return {}
+    return {_NOTE: _in_a_line(index, candidate, metrics)}
+
+
+def _in_a_line(index: int, candidate: Candidate, metrics: Mapping[str, float]) -> str:
+    measured = [each for each in by_column(told()) if each.name in metrics]
+    figures = [each.summarised(metrics[each.name]) for each in measured]
+    return ", ".join([*figures, _identified(index, candidate)])
+
+
+def _identified(index: int, candidate: Candidate) -> str:
+    return f"candidate {index}, {candidate.in_words()}"
 
 
 def experiment_tags() -> dict[str, str]:

@@ -1,5 +1,6 @@
 """report.html and comparison.html as a person meets them: as files, and in MLflow's viewer."""
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -341,3 +342,39 @@ def test_studies_lie_over_each_other(
     quiet.locator(".axes select").select_option(label="latency (ms)")
     expect(quiet.locator(".plot text.title", has_text="latency (ms)")).to_be_visible()
     quiet.screenshot(path=shots / "comparison.png", full_page=True)
+
+
+LINES = """cells => cells.flatMap(cell => {
+  const found = [], walk = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    for (const word of walk.currentNode.data.matchAll(/\\S+/g)) {
+      const range = document.createRange();
+      range.setStart(walk.currentNode, word.index);
+      range.setEnd(walk.currentNode, word.index + word[0].length);
+      found.push([word[0], range.getClientRects().length]);
+    }
+  }
+  return found;
+})"""
+"""How many lines each piece of the cells' text is on."""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_long_names_of_studies_break_between_their_words(
+    quiet: Any, made: Made, shots: Path, tmp_path: Path, width: int
+) -> None:
+    text = (made.folder / "report.json").read_text()
+    models = ["efficientnet_lite4_trained_on_imagenet", "mobilenetv2-quantization-friendly"]
+    files = [tmp_path / f"{name}.json" for name in models]
+    known = json.loads(text)["study"]["tags"]["seqto.model"]
+    for path, name in zip(files, models, strict=True):
+        path.write_text(text.replace(f'"seqto.model": "{known}"', f'"seqto.model": "{name}"'))
+    compare_files(tmp_path, files)
+    quiet.set_viewport_size({"width": width, "height": 800})
+    quiet.goto((tmp_path / "comparison.html").as_uri())
+    for names in (quiet.locator("#studies td.name"), quiet.locator("#shared th.group")):
+        pieces = names.evaluate_all(LINES)
+        assert [piece for piece, _ in pieces][:2] == ["efficientnet_", "lite4_"]
+        assert {lines for _, lines in pieces} == {1}
+    assert quiet.evaluate("document.documentElement.scrollWidth") <= width
+    quiet.screenshot(path=shots / f"comparison-names-{width}.png", full_page=True)

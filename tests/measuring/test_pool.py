@@ -10,9 +10,10 @@ import pytest
 from tiny_studies import CONFIG, BlindQuantizer, Lab, ProbedDevice
 
 from seqto.measuring.pool import Pool, usable_cores
+from seqto.measuring.record import Assignment
 from seqto.study.run import Outcome, run_study
 from seqto.tracking.memory import MemoryTracker
-from seqto.types import FLOAT32, Model, Trial, TrialState
+from seqto.types import FLOAT32, Candidate, Model, Trial, TrialState
 
 COUNT = 7
 """Candidates of the ladder over the chain's six layers."""
@@ -136,6 +137,19 @@ def test_interrupted_trials_are_killed_and_so_are_the_processes(lab: Lab, count:
     wait_until(lambda: children() <= before)
     again = run(lab, count, tracker)
     assert again.measured == COUNT - 2
+
+
+def test_what_is_known_of_a_model_is_not_sent_and_comes_back(lab: Lab) -> None:
+    tracker = MemoryTracker()
+    names = lab.subject.layer_names
+    candidate = Candidate.excluding(names, names[:1])
+    with Pool(lab.parts, lab.subject, tracker, 2) as pool:
+        # Without a study nobody looks for an earlier trial of the same model.
+        (first,) = pool.launch(None, [Assignment(0, candidate)])
+        (again,) = pool.launch(None, [Assignment(1, candidate)])
+    one, other = tracker.trial(first), tracker.trial(again)
+    assert one.metrics and one.losses
+    assert (other.metrics, other.losses) == (one.metrics, one.losses)
 
 
 def test_cores_are_counted() -> None:

@@ -22,6 +22,7 @@ from seqto.protocols import Quantizer
 from seqto.quantizers import dynamic, static
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.known import Memory
+from seqto.quantizers.reuse import _QuickModel
 from seqto.quantizers.static import StaticQuantizer
 from seqto.types import FLOAT32, INT8, Candidate, Model
 
@@ -339,6 +340,28 @@ def test_readers_are_not_collected_for_each_relu(monkeypatch: pytest.MonkeyPatch
     calls.clear()
     prepared.excluding()
     assert len(calls) == 1
+
+
+def test_tensors_are_renamed_as_onnxruntime_renames_them() -> None:
+    # A tensor that is renamed, read twice by a node, read by a node that was added, or no longer.
+    def renamed(kind: type[ONNXModel]) -> bytes:
+        model = kind(residual().copy_proto())
+        first, second, *_ = model.nodes()
+        (old,) = first.output
+        readers = {each.name for each in model.nodes() if old in each.input}
+        model.replace_output_of_all_nodes(old, "made")
+        model.replace_input_of_all_nodes(old, "read")
+        model.add_node(helper.make_node("Add", ["read", "read"], ["sum"], "added"))
+        model.replace_input_of_nodes("read", "sum", {min(readers), second.name})
+        model.replace_node_input(model.nodes()[-1], "read", "made")
+        model.replace_input_of_all_nodes("made", "last")
+        model.replace_input_of_all_nodes("read", "rest")
+        model.replace_output_of_all_nodes("made", "last")
+        model.replace_output_of_all_nodes("sum", "total")
+        model.replace_input_of_all_nodes("nobody's", "x")
+        return bytes(model.model.SerializeToString(deterministic=True))
+
+    assert renamed(_QuickModel) == renamed(ONNXModel)
 
 
 def test_memory_holds_one_model() -> None:

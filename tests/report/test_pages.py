@@ -3,7 +3,9 @@ import hashlib
 import json
 import re
 
-from seqto.report.pages import embedded, render
+from markupsafe import Markup
+
+from seqto.report.pages import breakable, embedded, render
 from seqto.report.study_page import TEMPLATE
 
 NASTY = "</script><!--<img src=x onerror=alert(1)>&amp;\u2028\u2029"
@@ -27,6 +29,7 @@ def test_the_policy_names_the_pages_only_script() -> None:
             "sensitivity",
             "layers_title",
             "score_in_words",
+            "strip_of",
         ),
         "",
     )
@@ -41,6 +44,17 @@ def test_the_policy_names_the_pages_only_script() -> None:
     assert f"script-src &#39;sha256-{digest}&#39;" in page
     assert "default-src &#39;none&#39;" in page
     assert "<img" not in page, "titles are escaped"
+
+
+def test_names_break_behind_separators_and_only_very_long_words_elsewhere() -> None:
+    for name, pieces in {
+        "lite4_trained-v2": ["lite4_", "trained-", "v2"],
+        "net-1.0.onnx · cpu": ["net-", "1.0.", "onnx · cpu"],
+        "a" * 50: ["a" * 24, "a" * 24, "aa"],
+        "<b>_x": [Markup("&lt;b&gt;_"), "x"],
+        "": [""],
+    }.items():
+        assert breakable(name) == "<wbr>".join(pieces)
 
 
 def test_the_page_names_no_host() -> None:

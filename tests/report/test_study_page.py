@@ -189,6 +189,38 @@ def test_the_strip_has_layers_in_graph_order_and_candidates_by_size() -> None:
     assert [fact["harm"] for fact in data["strip"]["facts"]] == [1.0, 0.667, 0.333]
 
 
+@pytest.mark.parametrize("count", [60, 61, 2000])
+@pytest.mark.parametrize("members", [3, 60, 61, 1000])
+def test_a_page_of_many_candidates_stays_short(count: int, members: int) -> None:
+    # Those beyond the front are all alike, and worse.
+    on_front = min(members, count)
+    trials = [
+        trial(at, accuracy_loss=0.5 - at / 4000, size_bytes=300.0 + at)
+        if at < on_front
+        else trial(at, accuracy_loss=0.9, size_bytes=9000.0)
+        for at in range(count)
+    ]
+    record = study(trials, scores=layer_scores(3))
+    front = find_front(record.trials, LOSS_SIZE, record.baseline)
+    assert len(front.members) == on_front
+    rows = page_data(record, front)["strip"]["rows"]
+    shown = {int(row["candidate"]) for row in rows}
+    assert {each.trial.index for each in front.recommended} <= shown
+    page = made(record)
+    tall = 'class="scroll tall">\n<table class="sortable" id="candidates"' in page
+    if count <= 60:
+        assert (len(rows), tall) == (count, False)
+        assert "one row per candidate, the smallest" in page
+        return
+    assert tall
+    if on_front <= 60:
+        assert shown == set(range(on_front))
+        assert "one row per candidate of the front, the smallest" in page
+    else:
+        assert 50 <= len(rows) <= 60 and all(row["front"] for row in rows)
+        assert f"one row per candidate ({len(rows)} of the {on_front} on the front)" in page
+
+
 def test_more_precisions_than_digits_have_a_sign_each() -> None:
     names = [f"l{at:02d}" for at in range(len(CODED_STEPS))]
     mixed = Candidate.of({**dict(zip(names, CODED_STEPS, strict=True)), "z": "float32"})

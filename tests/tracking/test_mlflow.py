@@ -1,5 +1,6 @@
 """The tracker that keeps everything in MLflow, on a sqlite store."""
 
+import functools
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ from suite_trackers import PLAN, Desk, Inspector, TrackerSuite
 
 from seqto.tracking.mlflow import MlflowTracker
 from seqto.tracking.ui import COLOUR, trial_name
-from seqto.types import Candidate, Front, Measurement, Recommendation, TrialState
+from seqto.types import Candidate, Front, Measurement, Recommendation, TrialState, sha256
 
 pytestmark = pytest.mark.usefixtures("no_mlflow_around")
 
@@ -113,17 +114,136 @@ class Killed(BaseException):
     """Stands for SIGKILL: nothing that seqto does can follow it."""
 
 
-@pytest.mark.parametrize("last", ["create_run", "log_dict", "log_batch"])
+SMALL = Candidate.excluding("abc", "a")
+# Too many odd names for a tag, so that only the artifact has them.
+LARGE = Candidate.of({sha256(str(at).encode()): "int8" for at in range(300)})
+
+
+@pytest.mark.parametrize(
+    ("last", "candidate"),
+    [("create_run", SMALL), ("create_run", LARGE), ("log_batch", LARGE)],
+    ids=["small", "large", "large, all but returned"],
+)
 def test_child_run_that_was_killed_as_it_began_is_no_obstacle(
-    desk: Desk, client: MlflowClient, monkeypatch: pytest.MonkeyPatch, last: str
+    desk: Desk,
+    client: MlflowClient,
+    monkeypatch: pytest.MonkeyPatch,
+    last: str,
+    candidate: Candidate,
 ) -> None:
     done = desk.finish(0)
-    _killed_after(monkeypatch, last, lambda: desk.start(1))
+    start = functools.partial(desk.tracker.start_trial, desk.study, 1, candidate, "001")
+    _killed_after(monkeypatch, last, start)
     assert desk.tracker.open_study(PLAN, True) == desk.study
     assert not [run for run in children(client, desk.study) if run.info.status == "RUNNING"]
     assert desk.tracker.trials(desk.study)[0] == done
-    again = desk.finish(1)
-    assert desk.chosen() == [done.id, again.id]
+    again = start()
+    desk.tracker.finish_trial(again, Measurement({"accuracy_loss": 0.5}, "ab" * 32), None)
+    assert desk.chosen() == [done.id, again]
+    assert desk.tracker.trial(again).candidate == candidate
+
+
+@pytest.mark.parametrize("candidate", [SMALL, LARGE], ids=["small", "large"])
+@pytest.mark.parametrize("how", ["finished", "failed", "killed"])
+def test_every_run_that_ended_lists_its_layers(
+    uri: str, desk: Desk, client: MlflowClient, how: str, candidate: Candidate
+) -> None:
+    run = desk.tracker.start_trial(desk.study, 0, candidate, "000")
+    if how == "finished":
+        desk.tracker.finish_trial(run, Measurement({"accuracy_loss": 0.5}, "ab" * 32), None)
+    elif how == "failed":
+        desk.tracker.end_trial(run, TrialState.FAILED, "DeviceError: out of memory")
+    else:
+        # By another process than the one that started it.
+        experiment = cast(MlflowTracker, desk.tracker).experiment
+        MlflowTracker(uri=uri, experiment=experiment).open_study(PLAN, True)
+    layers = json.loads(artifact(client, run, "excluded_layers.json"))
+    assert layers["precisions"] == dict(candidate.precisions)
+    params = client.get_run(run).data.params
+    assert params == {"excluded_count": str(len(candidate.excluded))}
+
+
+# What a candidate costs: MLflow's calls take nearly all of it.
+
+
+def test_a_candidate_is_recorded_with_few_calls(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.finish(0, accuracy_loss=0.5)
+    calls = _calls(monkeypatch)
+    for index in (1, 2):
+        trial = desk.start(index)
+        measured = Measurement({"accuracy_loss": 0.5}, f"{index:064x}", losses=(0.0, 1.0))
+        assert desk.tracker.twin(desk.study, measured.model_sha256) is None
+        desk.tracker.finish_trial(trial, measured, None)
+        assert desk.tracker.trial(trial).losses == measured.losses
+    each = ["create_run", "log_inputs", "log_batch", "set_terminated", "search_runs"]
+    assert calls == each * 2
+
+
+def test_only_what_a_front_changes_is_written(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = [desk.finish(index, accuracy_loss=index / 10) for index in range(5)]
+    front = Front(("accuracy_loss", "size_bytes"), (trials[3],), (), 0.5)
+    calls = _calls(monkeypatch)
+    desk.tracker.log_front(desk.study, front, [])
+    assert calls.count("log_batch") == len(["the member", "the study"])
+    calls.clear()
+    desk.tracker.log_front(desk.study, front, [])
+    assert calls.count("log_batch") == len(["the study"])
+    assert calls.count("log_inputs") == 0
+
+
+def _calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that grows by the name of each call to MLflow's client."""
+    names: list[str] = []
+    for name in CALLS:
+        real = getattr(MlflowClient, name)
+
+        def noted(
+            self: MlflowClient,
+            *args: object,
+            name: str = name,
+            real: Callable[..., object] = real,
+            **options: object,
+        ) -> object:
+            names.append(name)
+            return real(self, *args, **options)
+
+        monkeypatch.setattr(MlflowClient, name, noted)
+    return names
+
+
+CALLS = (
+    *("create_run", "get_run", "search_runs", "update_run", "set_terminated"),
+    *("log_batch", "log_inputs", "log_artifact", "log_artifacts", "set_tag"),
+)
+
+
+def test_models_that_were_measured_before_are_known_to_a_resumed_study(
+    uri: str, desk: Desk
+) -> None:
+    first = desk.finish(0, sha256="ab" * 32, accuracy_loss=0.5)
+    desk.finish(1, sha256="ab" * 32, duplicate_of=0, accuracy_loss=0.5)
+    experiment = cast(MlflowTracker, desk.tracker).experiment
+    other = MlflowTracker(uri=uri, experiment=experiment)
+    assert other.twin(desk.study, "ab" * 32) == first, "without having opened it"
+    assert other.open_study(PLAN, True) == desk.study
+    assert other.twin(desk.study, "ab" * 32) == first
+    assert other.twin(desk.study, "cd" * 32) is None
+
+
+def test_descriptions_have_the_latest_figures_and_a_persons_words(
+    desk: Desk, client: MlflowClient
+) -> None:
+    note = "mlflow.note.content"
+    trials = [desk.finish(index, accuracy_loss=0.5, latency_ms=1.0) for index in (0, 1)]
+    assert "1.00 ms" in client.get_run(trials[0].id).data.tags[note]
+    client.set_tag(trials[1].id, note, "mine, 1.00 ms")
+    desk.tracker.log_times(desk.study, {}, {each.id: {"latency_ms": 7.0} for each in trials})
+    front = Front(("accuracy_loss", "size_bytes"), (), (), 0.5)
+    desk.tracker.log_front(desk.study, front, [])
+    assert "7.00 ms" in client.get_run(trials[0].id).data.tags[note]
+    assert client.get_run(trials[1].id).data.tags[note] == "mine, 1.00 ms"
 
 
 @pytest.mark.parametrize("last", ["log_batch", "set_terminated"])

@@ -65,6 +65,8 @@ def test_candidate_is_a_child_run_as_the_design_says(desk: Desk, client: MlflowC
         "seqto.kind": "candidate",
         "seqto.key": trial.candidate.key,
         "seqto.pareto": "false",
+        # Until it is on a front.
+        **{"seqto.rank": "", "seqto.recommended": ""},
         "seqto.sha256": "ab" * 32,
         # What candidates of all studies are compared by.
         **{name: PLAN.tags[name] for name in KINDS if name in PLAN.tags},
@@ -81,6 +83,14 @@ def test_candidate_is_a_child_run_as_the_design_says(desk: Desk, client: MlflowC
         "precisions": {"a": "int8", "b": "float32", "c": "int8"},
         "scheme": "",
     }
+
+
+def test_candidate_without_a_study_has_nothing_of_a_front(desk: Desk, client: MlflowClient) -> None:
+    run = desk.tracker.start_trial(None, 0, Candidate.excluding("abc", "a"), "000")
+    desk.tracker.finish_trial(run, Measurement({"accuracy_loss": 0.5}, "ab" * 32), None)
+    tags = client.get_run(run).data.tags
+    assert tags["seqto.pareto"] == "false"
+    assert not {"seqto.rank", "seqto.recommended", "mlflow.runColor"} & tags.keys()
 
 
 def test_candidates_are_found_by_what_they_have_in_which_precision(
