@@ -21,7 +21,7 @@ NDK = "TVM_NDK_CC"
 
 _COMPLAINT = re.compile(r"(?i)error:|undefined reference|incompatible|cannot find|wrong format")
 
-RULES = 2
+RULES = 3
 """The version of the rewrites and schedules; libraries of other versions are not reused."""
 
 
@@ -162,17 +162,31 @@ def _cpu_pipeline(target: Any, recipe: Recipe) -> Any:
     import tvm
     from tvm.relax.backend.cpu_generic import pipeline
 
-    from seqto.devices.tvm_schedule import schedule_pass
-
+    legalize = scheduled_passes if recipe.scheduled else pipeline.legalize_passes
     return tvm.transform.Sequential(
         [
             *pipeline.library_dispatch_passes(target),
-            *pipeline.legalize_passes(target),
-            *([schedule_pass()] if recipe.scheduled else []),
+            *legalize(target),
             *pipeline.dataflow_lower_passes(target),
             *pipeline.finalize_passes(target),
         ]
     )
+
+
+def scheduled_passes(target: Any) -> list[Any]:
+    """Return TVM's passes from operations to loops, with packed channels and schedules."""
+    from tvm.relax.backend.cpu_generic import pipeline
+
+    from seqto.devices.tvm_constants import folding_pass
+    from seqto.devices.tvm_packing import packing_pass
+    from seqto.devices.tvm_propagation import propagating_pass
+    from seqto.devices.tvm_schedule import schedule_pass
+
+    passes = pipeline.legalize_passes(target)
+    fusion = [each.info.name for each in passes].index("FuseOps")
+    before, after = passes[:fusion], passes[fusion:]
+    packing = [folding_pass(), packing_pass(target)]
+    return [*packing, *before, propagating_pass(), *after, schedule_pass()]
 
 
 def _gpu_pipeline(target: Any) -> Any:

@@ -5,55 +5,27 @@ over threads. The rule here computes one tile of the output at a time. The tile 
 during the reduction, and what is fused behind it (bias, activation, quantization) is applied there.
 """
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from seqto.devices.tvm_loops import (
+    REDUCTION,
+    WORTH_A_THREAD,
+    UnknownFormError,
+    Vectors,
+    divisors,
+    extent,
+    input_shape,
+    loops_of,
+    unroll,
+    vectors_of,
+)
+from seqto.devices.tvm_packed_schedule import is_packed, is_packed_depthwise, tile_packed
 
 if TYPE_CHECKING:
     from tvm import s_tir
 
-_REDUCTION = 2
-"""TVM's number for an axis that is summed over."""
-
 _LOADS = ("TensorLoad", "BufferLoad")
 """TVM's names for reading a value."""
-
-LANES = 8
-"""Values in a vector register; twice as many where the CPU has AVX-512."""
-
-REGISTERS = 12
-"""Vectors of sums that stay in registers, of 16; twice as many where the CPU has AVX-512."""
-
-ROWS = 16
-"""The most rows in a tile: each value that is read is used this many times."""
-
-WORTH_A_THREAD = 4096
-"""Below this many values, waking the other threads costs more than it saves."""
-
-
-@dataclass(frozen=True)
-class Vectors:
-    """What a CPU's registers hold."""
-
-    lanes: int = LANES
-    registers: int = REGISTERS
-
-    def width(self, extent: int) -> int:
-        """Return how many values of an axis to compute at a time: one or two vectors."""
-        # Tiles that do not divide evenly need guards, and LLVM is slow with a vector and a half.
-        whole = [each * self.lanes for each in (2, 1) if extent % (each * self.lanes) == 0]
-        return whole[0] if whole else max(_divisors(extent, self.lanes))
-
-    def rows(self, extent: int, width: int) -> int:
-        """Return how many rows of this width to compute at a time."""
-        return max(_divisors(extent, min(ROWS, self.registers // -(-width // self.lanes))))
-
-
-def vectors_of(target: Any) -> Vectors:
-    """Return what the registers of the target's CPU hold."""
-    from tvm.target import codegen
-
-    wide = codegen.target_has_features("avx512f", target)
-    return Vectors(2 * LANES, 2 * REGISTERS) if wide else Vectors()
 
 
 def schedule_pass() -> Any:
@@ -74,13 +46,9 @@ def scheduled(func: Any, vectors: Vectors) -> Any:
     schedule = s_tir.Schedule(func)
     try:
         _apply(schedule, vectors)
-    except (s_tir.ScheduleError, _UnknownFormError):
+    except (s_tir.ScheduleError, UnknownFormError):
         return None
     return schedule
-
-
-class _UnknownFormError(Exception):
-    """Loops that this module has no schedule for."""
 
 
 def _apply(schedule: "s_tir.Schedule", vectors: Vectors) -> None:
@@ -96,7 +64,7 @@ def _apply(schedule: "s_tir.Schedule", vectors: Vectors) -> None:
         schedule.compute_inline(block)
         before.remove(block)
     padding = None
-    if len(before) == len(summing) == 1 and _by_pictures(schedule, summing[0]):
+    if len(before) == len(summing) == 1 and _pads_by_pictures(schedule, summing[0]):
         # The pictures of a depthwise convolution are padded there, one at a time.
         padding = before.pop()
     for block in [*before, *(epilogue if fused is None else [])]:
@@ -105,8 +73,12 @@ def _apply(schedule: "s_tir.Schedule", vectors: Vectors) -> None:
         _tiled(schedule, block, fused if block is summing[-1] else None, padding, vectors)
 
 
+def _pads_by_pictures(schedule: "s_tir.Schedule", block: Any) -> bool:
+    return is_packed_depthwise(schedule, block) or _by_pictures(schedule, block)
+
+
 def _is_reduction(schedule: "s_tir.Schedule", block: Any) -> bool:
-    return any(axis.iter_type == _REDUCTION for axis in schedule.get(block).iter_vars)
+    return any(axis.iter_type == REDUCTION for axis in schedule.get(block).iter_vars)
 
 
 def _is_copy(schedule: "s_tir.Schedule", block: Any) -> bool:
@@ -131,28 +103,8 @@ def _inlined(schedule: "s_tir.Schedule", blocks: list[Any]) -> list[Any]:
 
 def _same_loops(schedule: "s_tir.Schedule", block: Any, other: Any) -> bool:
     """Tell whether the second block loops over the first one's output in the same order."""
-    spatial = [_extent(schedule, loop) for loop in _loops(schedule, block)[0]]
-    return spatial == [_extent(schedule, loop) for loop in schedule.get_loops(other)]
-
-
-def _loops(
-    schedule: "s_tir.Schedule", block: Any, loops: list[Any] | None = None
-) -> tuple[list[Any], list[Any]]:
-    """Return the loops over a block's outputs, and those that sum."""
-    loops = schedule.get_loops(block) if loops is None else loops
-    axes = schedule.get(block).iter_vars
-    if len(loops) != len(axes):
-        raise _UnknownFormError("the block has loops that are none of its axes")
-    pairs = list(zip(loops, axes, strict=True))
-    summing = [loop for loop, axis in pairs if axis.iter_type == _REDUCTION]
-    return [loop for loop, axis in pairs if axis.iter_type != _REDUCTION], summing
-
-
-def _extent(schedule: "s_tir.Schedule", loop: Any) -> int:
-    try:
-        return int(schedule.get(loop).extent)
-    except TypeError as error:
-        raise _UnknownFormError("the loop's length is only known at run time") from error
+    spatial = [extent(schedule, loop) for loop in loops_of(schedule, block)[0]]
+    return spatial == [extent(schedule, loop) for loop in schedule.get_loops(other)]
 
 
 def _elementwise(schedule: "s_tir.Schedule", block: Any, vectors: Vectors) -> None:
@@ -161,11 +113,11 @@ def _elementwise(schedule: "s_tir.Schedule", block: Any, vectors: Vectors) -> No
         return
     # Not all loops fused: indices of broadcast values would then need divisions.
     *outer, inner = schedule.get_loops(block)
-    count = _extent(schedule, inner)
+    count = extent(schedule, inner)
     for loop in outer:
-        count *= _extent(schedule, loop)
+        count *= extent(schedule, loop)
     if not _is_conditional(schedule, block):
-        width = max(_divisors(_extent(schedule, inner), 4 * vectors.lanes))
+        width = max(divisors(extent(schedule, inner), 4 * vectors.lanes))
         over, within = schedule.split(inner, [None, width])
         schedule.vectorize(within)
         outer = [*outer, over]
@@ -187,14 +139,18 @@ def _tiled(
 ) -> None:
     """Compute a reduction in tiles of its output, each with its epilogue."""
     size = 1
-    for loop in _loops(schedule, block)[0]:
-        size *= _extent(schedule, loop)
+    for loop in loops_of(schedule, block)[0]:
+        size *= extent(schedule, loop)
     if size == 1:
+        _in_lanes(schedule, block, vectors)
         return
     if epilogue is None:
         epilogue = schedule.cache_write(block, 0, "local")
     else:
         schedule.set_scope(block, 0, "local")
+    if is_packed(schedule, block):
+        tile_packed(schedule, block, epilogue, padding, vectors, size >= WORTH_A_THREAD)
+        return
     if _is_pointwise(schedule, block):
         _flatten(schedule, block, epilogue)
     by_pictures = _by_pictures(schedule, block)
@@ -204,15 +160,32 @@ def _tiled(
     outer, at = _tile(schedule, epilogue, vectors, by_pictures)
     schedule.compute_at(block, at, preserve_unit_loops=True)
     outside = 3 if by_pictures else 1
-    tile, steps = _loops(schedule, block, schedule.get_loops(block)[outside:])
+    tile, steps = loops_of(schedule, block, schedule.get_loops(block)[outside:])
     schedule.reorder(*steps, *tile)
-    _unrolled(schedule, [loop for loop in tile if _extent(schedule, loop) > 1])
+    unroll(schedule, [loop for loop in tile if extent(schedule, loop) > 1])
     if padding is not None:
         schedule.compute_at(padding, outer)
     # In this order: a block with a separate initialisation no longer counts as a reduction.
     if size >= WORTH_A_THREAD:
         schedule.parallel(outer)
     schedule.decompose_reduction(block, steps[0])
+
+
+def _in_lanes(schedule: "s_tir.Schedule", block: Any, vectors: Vectors) -> None:
+    """Reduce all values to a single one by way of a vector.
+
+    One by one, each step would wait for the one before.
+    """
+    inner = schedule.get_loops(block)[-1]
+    width = vectors.width(extent(schedule, inner))
+    if width == 1:
+        return
+    _, lane = schedule.split(inner, [None, width])
+    partial = schedule.rfactor(lane, 0)
+    schedule.set_scope(partial, 0, "local")
+    *loops, lane = schedule.get_loops(partial)
+    schedule.vectorize(lane)
+    schedule.decompose_reduction(partial, loops[0])
 
 
 def _by_pictures(schedule: "s_tir.Schedule", block: Any) -> bool:
@@ -222,29 +195,24 @@ def _by_pictures(schedule: "s_tir.Schedule", block: Any) -> bool:
     """
     if not _is_convolution(schedule, block):
         return False
-    _, summing = _loops(schedule, block)
-    return _extent(schedule, summing[0]) == 1 and _input_shape(schedule, block)[1] != 1
+    _, summing = loops_of(schedule, block)
+    return extent(schedule, summing[0]) == 1 and input_shape(schedule, block)[1] != 1
 
 
 def _is_pointwise(schedule: "s_tir.Schedule", block: Any) -> bool:
     """Tell whether each pixel of the output is made of the same pixel of the input."""
     if not _is_convolution(schedule, block):
         return False
-    spatial, summing = _loops(schedule, block)
-    picture = [_extent(schedule, loop) for loop in spatial[2:]]
-    window = [_extent(schedule, loop) for loop in summing[1:]]
-    return window == [1, 1] and _input_shape(schedule, block)[2:] == picture
+    spatial, summing = loops_of(schedule, block)
+    picture = [extent(schedule, loop) for loop in spatial[2:]]
+    window = [extent(schedule, loop) for loop in summing[1:]]
+    return window == [1, 1] and input_shape(schedule, block)[2:] == picture
 
 
 def _is_convolution(schedule: "s_tir.Schedule", block: Any) -> bool:
     """Tell whether a block has the axes of a convolution of pictures."""
-    spatial, summing = _loops(schedule, block)
-    return len(spatial) == 4 and len(summing) == 3 and len(_input_shape(schedule, block)) == 4
-
-
-def _input_shape(schedule: "s_tir.Schedule", block: Any) -> list[Any]:
-    # A length that is only known at run time has no value.
-    return [getattr(size, "value", None) for size in schedule.get(block).reads[0].source.shape]
+    spatial, summing = loops_of(schedule, block)
+    return len(spatial) == 4 and len(summing) == 3 and len(input_shape(schedule, block)) == 4
 
 
 def _is_strided(schedule: "s_tir.Schedule", block: Any) -> bool:
@@ -289,10 +257,10 @@ def _tile(
     """Cut a block's loops into tiles; return the loop for threads, and the one over the tiles."""
     loops = schedule.get_loops(block)
     row, column = (2, 3) if by_pictures else _row_and_column(schedule, loops)
-    width = vectors.width(_extent(schedule, loops[column]))
+    width = vectors.width(extent(schedule, loops[column]))
     cut = {column: width}
     if row >= 0:
-        cut[row] = vectors.rows(_extent(schedule, loops[row]), width)
+        cut[row] = vectors.rows(extent(schedule, loops[row]), width)
     outer, inner = [], []
     for at, loop in enumerate(loops):
         if at in cut:
@@ -302,7 +270,7 @@ def _tile(
         else:
             outer.append(loop)
     schedule.reorder(*outer, *inner)
-    _unrolled(schedule, inner)
+    unroll(schedule, inner)
     if by_pictures:
         return schedule.fuse(*outer[:2]), outer[3]
     whole = schedule.fuse(*outer)
@@ -311,18 +279,6 @@ def _tile(
 
 def _row_and_column(schedule: "s_tir.Schedule", loops: list[Any]) -> tuple[int, int]:
     """Return the two axes of a tile: the channels, and the innermost one longer than 1."""
-    wide = [at for at, loop in enumerate(loops) if _extent(schedule, loop) > 1]
+    wide = [at for at, loop in enumerate(loops) if extent(schedule, loop) > 1]
     column = wide[-1] if wide else len(loops) - 1
     return (wide[0] if len(wide) > 1 else -1), column
-
-
-def _unrolled(schedule: "s_tir.Schedule", loops: list[Any]) -> None:
-    """Unroll the loops of a tile, and make the innermost one a vector."""
-    for loop in loops[:-1]:
-        schedule.unroll(loop)
-    for loop in loops[-1:]:
-        schedule.vectorize(loop)
-
-
-def _divisors(number: int, limit: int) -> list[int]:
-    return [each for each in range(1, min(number, limit) + 1) if number % each == 0]

@@ -100,11 +100,23 @@ def save_model(model: Model, path: Path) -> None:
 
 def read_weights(proto: onnx.ModelProto, folder: Path) -> None:
     """Load the tensors that are stored in files of this folder into memory."""
+    _require_whole(proto, folder)
     load_external_data_for_model(proto, str(folder))
     for tensor in proto.graph.initializer:
         # The default is the same as no value, but would give the model another sha256.
         if tensor.data_location == TensorProto.DEFAULT:
             tensor.ClearField("data_location")
+
+
+def _require_whole(proto: onnx.ModelProto, folder: Path) -> None:
+    """Raise if a file ends before the tensors in it do, which onnx 1.19 does not notice."""
+    for tensor in filter(uses_external_data, proto.graph.initializer):
+        info = ExternalDataInfo(tensor)
+        path = folder / info.location
+        end = (info.offset or 0) + (info.length or 0)
+        # A file that is missing is told by onnx.
+        if path.is_file() and path.stat().st_size < end:
+            raise ValueError(f"{info.location} is cut short: it should have {end} bytes")
 
 
 def buffer(weights: Weights) -> np.ndarray:

@@ -38,8 +38,8 @@ def lowered(model: Model) -> Model:
     fold_constants(proto)
     drop_decoding(proto)
     unpack_matmuls(proto)
-    split_integer_convolutions(proto)
-    split_dynamic_quantization(proto)
+    exact = split_integer_convolutions(proto) | split_dynamic_quantization(proto)
+    skip_casts(proto.graph, exact)
     drop_unused(proto.graph)
     # Shapes inferred for a free batch size do not help an importer that fixes it.
     del proto.graph.value_info[:]
@@ -91,22 +91,42 @@ class _Builder:
         return free
 
 
-def split_integer_convolutions(proto: onnx.ModelProto) -> None:
-    """Replace each ConvInteger by float convolutions of the integers, exact in float32."""
+def skip_casts(graph: onnx.GraphProto, exact: dict[str, str]) -> None:
+    """Read the floats that hold the integers of `exact` wherever these are cast to floats again.
+
+    To cast them takes an importer a dozen operations, which look for infinities and other ranges.
+    """
+    for node in graph.node:
+        if node.op_type == "Cast" and node.input[0] in exact and _is_to_float(node):
+            node.op_type, node.input[0] = "Identity", exact[node.input[0]]
+            del node.attribute[:]
+
+
+def _is_to_float(cast: onnx.NodeProto) -> bool:
+    return any(each.name == "to" and each.i == TensorProto.FLOAT for each in cast.attribute)
+
+
+def split_integer_convolutions(proto: onnx.ModelProto) -> dict[str, str]:
+    """Replace each ConvInteger by float convolutions of the integers, exact in float32.
+
+    Return the names of integers that floats hold as well, with the names of those.
+    """
     graph = proto.graph
     constants = initializers(graph)
     builder = _Builder(graph)
+    exact: dict[str, str] = {}
     for node in graph.node:
         if node.op_type == "ConvInteger" and node.input[1] in constants:
-            _split_convolution(node, constants, builder)
+            exact |= _split_convolution(node, constants, builder)
         else:
             builder.nodes.append(node)
     replace_nodes(graph, builder.nodes)
+    return exact
 
 
 def _split_convolution(
     node: onnx.NodeProto, constants: dict[str, onnx.TensorProto], builder: _Builder
-) -> None:
+) -> dict[str, str]:
     given, output = node.input[0], node.output[0]
     zero = node.input[2] if len(node.input) > 2 else ""
     values = builder.node("Cast", [given], f"{output}_values", to=TensorProto.FLOAT)
@@ -127,6 +147,8 @@ def _split_convolution(
     for part in parts[1:]:
         total = builder.node("Add", [total, part], f"{output}_total")
     builder.rename_last(output)
+    # The sum of several parts may be beyond what a float holds.
+    return {output: product} if len(parts) == 1 else {}
 
 
 def _centered_weight(node: onnx.NodeProto, constants: dict[str, onnx.TensorProto]) -> np.ndarray:
@@ -158,27 +180,33 @@ def _exact_parts(weight: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
             yield scale, part
 
 
-def split_dynamic_quantization(proto: onnx.ModelProto) -> None:
-    """Replace each DynamicQuantizeLinear by the operations that ONNX Runtime's kernel performs."""
+def split_dynamic_quantization(proto: onnx.ModelProto) -> dict[str, str]:
+    """Replace each DynamicQuantizeLinear by the operations that ONNX Runtime's kernel performs.
+
+    Return the names of integers that floats hold as well, with the names of those.
+    """
     graph = proto.graph
     builder = _Builder(graph)
+    exact: dict[str, str] = {}
     for node in graph.node:
         if node.op_type == "DynamicQuantizeLinear":
-            _split_quantization(node, builder)
+            exact |= _split_quantization(node, builder)
         else:
             builder.nodes.append(node)
     replace_nodes(graph, builder.nodes)
+    return exact
 
 
-def _split_quantization(node: onnx.NodeProto, builder: _Builder) -> None:
+def _split_quantization(node: onnx.NodeProto, builder: _Builder) -> dict[str, str]:
     given, (quantized, scale, zero) = node.input[0], node.output
     none = builder.constant(np.array(0, np.float32), f"{scale}_none")
     one = builder.constant(np.array(1, np.float32), f"{scale}_one")
     most = builder.constant(np.array(_LARGEST, np.float32), f"{scale}_most")
     high = builder.node("ReduceMax", [given], f"{scale}_high", keepdims=0)
     low = builder.node("ReduceMin", [given], f"{scale}_low", keepdims=0)
-    high = builder.node("Max", [high, none], f"{scale}_top")
-    low = builder.node("Min", [low, none], f"{scale}_bottom")
+    # Not Max and Min, which TVM computes over a copy of both.
+    high = builder.node("Clip", [high, none], f"{scale}_top")
+    low = builder.node("Clip", [low, "", none], f"{scale}_bottom")
     span = builder.node("Sub", [high, low], f"{scale}_span")
     step = builder.node("Div", [span, most], f"{scale}_step")
     # If all values are zero, any scale is right except zero.
@@ -197,3 +225,4 @@ def _split_quantization(node: onnx.NodeProto, builder: _Builder) -> None:
     steps = builder.node("Clip", [steps, none, most], f"{quantized}_clipped")
     builder.node("Cast", [steps], quantized, to=TensorProto.UINT8)
     builder.rename_last(quantized)
+    return {zero: shift, quantized: steps}

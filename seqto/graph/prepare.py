@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from onnx import helper, version_converter
 
 from seqto.errors import ModelError
+from seqto.graph.batch_sizes import keep_batch_sizes
 from seqto.graph.biases import flatten_biases
 from seqto.graph.files import Weights, save_hollow, stripped
 from seqto.graph.folding import folded, folded_small
@@ -55,6 +56,7 @@ def prepare(model: Model) -> Model:
     free_fusion_names(proto.graph)
     given = initializers(proto.graph).keys()
     optimized = _optimized(proto, weights, model.name)
+    keep_batch_sizes(optimized.graph)
     restore_names(optimized.graph, proto.graph)
     free_fusion_names(optimized.graph)
     name_nodes(optimized.graph)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from seqto.measuring.archive import write_arrays
 from seqto.types import Learned
 
 _NAMES = "names"
@@ -39,7 +40,7 @@ def _packed(learned: Learned) -> bytes:
     # Numbered, because names of layers may have characters that names in an archive may not have.
     names = np.frombuffer(json.dumps(list(learned)).encode(), np.uint8)
     file = io.BytesIO()
-    np.savez_compressed(file, allow_pickle=False, **{_NAMES: names}, **_numbered(learned))
+    write_arrays(file, {_NAMES: names, **_numbered(learned)}, compressed=True)
     return file.getvalue()
 
 

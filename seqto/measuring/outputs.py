@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from seqto.errors import NotFiniteError
+from seqto.measuring.archive import write_arrays
 from seqto.phases import counted
 from seqto.protocols import Device, Program
 from seqto.types import Entry, Model, Observed, Outputs, Samples, together
@@ -66,7 +67,7 @@ def save_outputs(outputs: Outputs, path: Path) -> None:
             shapes = np.concatenate([np.array(each.shape, np.int64) for each in entries])
             arrays[name + _SHAPES] = np.concatenate([ranks, shapes])
     with path.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
+        write_arrays(file, arrays, compressed=False)
 
 
 def load_outputs(path: Path, samples: int) -> Outputs:

@@ -357,7 +357,8 @@ def _raise_clear(label: Annotation, others: Sequence[Annotation]) -> int:
 
 def _extent(label: Annotation) -> Bbox:
     """Return the pixels that a label's text covers, with some air; without its leader."""
-    figure = label.get_figure(root=True)
+    # Not its root, which matplotlib before 3.10 does not tell; there are no figures within figures.
+    figure = label.get_figure()
     assert figure is not None and isinstance(figure.canvas, FigureCanvasAgg)
     renderer = figure.canvas.get_renderer()
     label.update_positions(renderer)

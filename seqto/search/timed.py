@@ -59,7 +59,9 @@ class _Rows:
     def constraint(self, width: int) -> LinearConstraint:
         """Return them as the solver takes them."""
         shape = (len(self.low), width)
-        table = csr_array((self.values, (self.rows, self.columns)), shape=shape)
+        # Of this width, because scipy 1.11 hands them to a solver that takes no other.
+        places = np.array(self.rows, np.int32), np.array(self.columns, np.int32)
+        table = csr_array((self.values, places), shape=shape)
         return LinearConstraint(table, np.array(self.low), np.array(self.high))
 
 

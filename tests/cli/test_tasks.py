@@ -154,7 +154,7 @@ def command(case: Case, inputs: Inputs, folder: Path, *words: str) -> list[str]:
     """Write model and samples into a folder, and return the command line that studies them."""
     model, samples = folder / f"{case.name}.onnx", folder / f"{case.name}.npz"
     model.write_bytes(case.model().to_bytes())
-    np.savez(samples, allow_pickle=False, **inputs)
+    np.savez(samples, **inputs)
     return [
         *("model=local", f"model.path={model}", "dataset=npz", f"dataset.path={samples}"),
         *(f"dataset.calibration_size={CALIBRATED}", *SHORT, *words, "-m"),

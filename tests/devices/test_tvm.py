@@ -122,18 +122,22 @@ def test_all_functions_of_a_network_are_scheduled(monkeypatch: pytest.MonkeyPatc
 def scheduled_code(model: Model) -> str:
     """Return what TVM makes of a model, as a program."""
     import tvm
-    from tvm.relax.backend.cpu_generic import pipeline
 
     imported = tvm_compile._imported(model, "tvm")
     target = tvm.target.Target(dict(TvmDevice()._recipe().target))
-    steps = [*pipeline.legalize_passes(target), tvm_schedule.schedule_pass()]
     with target:
-        return str(tvm.transform.Sequential(steps)(imported))
+        return str(tvm.transform.Sequential(tvm_compile.scheduled_passes(target))(imported))
 
 
 def test_scheduled_code_has_vectors_and_threads() -> None:
     text = scheduled_code(prepare(mobile()))
     assert "T.vectorized" in text and "T.unroll" in text
+
+
+def test_all_values_are_reduced_to_one_by_way_of_vectors() -> None:
+    node = helper.make_node("ReduceMax", ["x"], ["y"], "largest", keepdims=0)
+    text = scheduled_code(prepare(build([node], [], {"x": [1, 3, 8, 32]}, {"y": []})))
+    assert "T.vectorized" in text
 
 
 CONVOLUTIONS: dict[str, tuple[list[int], dict[str, Any]]] = {
@@ -170,20 +174,13 @@ def test_convolutions_of_every_kind_agree(picture: tuple[int, int]) -> None:
 
 def test_a_pointwise_convolution_copies_nothing_and_has_full_vectors() -> None:
     convolution = helper.make_node("Conv", ["x", "w"], ["y"], "conv")
-    weights, inputs = [weight("w", 24, 8, 1, 1)], {"x": [1, 8, 4, 20]}
-    text = scheduled_code(prepare(build([convolution], weights, inputs, {"y": [1, 24, 4, 20]})))
+    # Channels that fill no vector, so that the picture's pixels have to.
+    weights, inputs = [weight("w", 20, 6, 1, 1)], {"x": [1, 6, 4, 20]}
+    text = scheduled_code(prepare(build([convolution], weights, inputs, {"y": [1, 20, 4, 20]})))
     assert "pad_temp" not in text
     # Of rows of 20 values each, 16 would not fit into one evenly.
     wide = tvm_schedule.Vectors().lanes
     assert f"T.vectorized(T.int64({2 * wide}))" in text or f"T.vectorized(T.int64({wide}))" in text
-
-
-@pytest.mark.parametrize(
-    ("extent", "width", "rows"), [(64, 16, 6), (40, 8, 12), (196, 7, 12), (49, 7, 12), (3, 3, 12)]
-)
-def test_tiles_fit_the_registers(extent: int, width: int, rows: int) -> None:
-    vectors = tvm_schedule.Vectors(lanes=8, registers=12)
-    assert (vectors.width(extent), vectors.rows(48, width)) == (width, rows)
 
 
 def test_an_unknown_operation_is_named() -> None:

@@ -2,6 +2,7 @@
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from onnx import helper
 from onnx_models import build, op_types, residual, run, weight
@@ -9,10 +10,13 @@ from quantizable_models import mobile, random_samples
 from suite_quantizers import Prepared
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
+from seqto.errors import DeviceImportError
 from seqto.graph.float_layers import keep_in_float, undone_at_load
 from seqto.graph.prepare import prepare
 from seqto.quantizers.static import StaticQuantizer
 from seqto.types import FLOAT16, INT4, INT8, Candidate, Model
+
+RUNTIME = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
 
 
 def quantized(model: Model, *excluded: str, **options: bool) -> Model:
@@ -100,8 +104,15 @@ def chain(*between: str, extra: bool = False) -> onnx.ModelProto:
 def test_what_is_undone_is_what_onnxruntime_undoes(between: tuple[str, ...], undone: bool) -> None:
     proto = chain(*between)
     assert undone_at_load(proto.graph, ["conv"]) == ({"conv"} if undone else set())
-    kernel = OnnxRuntimeDevice().kernels(Model("chain", proto))["conv"]
-    assert kernel.is_integer == undone
+    if between == ("Relu",) and RUNTIME < (1, 31):
+        # It gives the name of the Conv to both nodes that it makes of it.
+        with pytest.raises(DeviceImportError, match="two nodes with same node name"):
+            OnnxRuntimeDevice().kernels(Model("chain", proto))
+    else:
+        kernel = OnnxRuntimeDevice().kernels(Model("chain", proto))["conv"]
+        assert kernel.is_integer == undone
+    keep_in_float(proto, ["conv"])
+    assert not OnnxRuntimeDevice().kernels(Model("chain", proto))["conv"].is_integer
 
 
 def test_a_layer_that_something_else_reads_is_not_undone() -> None:

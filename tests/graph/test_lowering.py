@@ -141,3 +141,23 @@ def test_dynamic_quantization_is_the_runtimes_own(given: np.ndarray) -> None:
     both = run(model, {"x": given}), run(lowered(model), {"x": given})
     for wanted, found in zip(*both, strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+def test_integers_that_floats_hold_are_not_cast_to_and_fro() -> None:
+    ready = lowered(quantized(mobile(), DynamicQuantizer(), "int8"))
+    made = {name: node for node in ready.proto.graph.node for name in node.output}
+    casts = [node for node in ready.proto.graph.node if node.op_type == "Cast"]
+    twice = [node.name for node in casts if node.input[0] in made and made[node.input[0]] in casts]
+    assert "Conv" in op_types(ready) and not twice
+
+
+def test_sums_beyond_what_a_float_holds_are_cast() -> None:
+    model = integer_convolution(np.full((2, 600, 1, 1), 255, np.uint8), np.array(0, np.uint8))
+    model.proto.graph.node.append(
+        helper.make_node("Cast", ["y"], ["f"], "to_float", to=TensorProto.FLOAT)
+    )
+    model.proto.graph.output[0].CopyFrom(
+        helper.make_tensor_value_info("f", TensorProto.FLOAT, ["N", 2, 3, 3])
+    )
+    casts = [node for node in lowered(model).proto.graph.node if node.name == "to_float"]
+    assert [node.op_type for node in casts] == ["Cast"]
