@@ -75,12 +75,15 @@ def changed(
     return attach(change(light), weights)
 
 
-def compact(proto: onnx.ModelProto) -> onnx.ModelProto:
+def compact(proto: onnx.ModelProto, *, brief: bool = False) -> onnx.ModelProto:
     """Return the model without what only quantizers need.
 
-    That is the shapes of its activations, which can be a tenth of a small file, and memory.
+    That is the shapes of its activations, which can be a tenth of a small file, and memory, unless
+    the model is of use only briefly.
     """
     del proto.graph.value_info[:]
+    if brief:
+        return proto
     # A protobuf message keeps the memory of what was deleted from it: here, the float weights.
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)

@@ -141,7 +141,7 @@ class DynamicQuantizer:
             proto = self._with_integers(known, model, proto, excluded)
             stored |= left_by_ort(proto.graph, candidate)
         known.store(proto, stored, weights, plainly)
-        return Model(model.name, compact(proto))
+        return Model(model.name, compact(proto, brief=plainly))
 
     def _with_integers(
         self, known: Known, model: Model, proto: onnx.ModelProto, excluded: list[str]

@@ -212,7 +212,7 @@ class StaticQuantizer:
         read_apart(proto.graph)
         if self.keep_float and excluded:
             keep_in_float(proto, excluded)
-        return Model(model.name, compact(proto), self.session)
+        return Model(model.name, compact(proto, brief=plainly), self.session)
 
     def _in_float(
         self, known: Known, model: Model, ranges: Ranges, candidate: Candidate

@@ -132,7 +132,7 @@ class WeightOnlyQuantizer:
         }
         weights.correct(proto, corrected, {})
         known.store(proto, stored, weights, plainly, packed)
-        return Model(model.name, compact(proto))
+        return Model(model.name, compact(proto, brief=plainly))
 
     def stored_bytes(self, layer: Layer, precision: str) -> int:
         """Return about how many bytes of the model's file a layer takes in this precision."""
