@@ -17,6 +17,9 @@ from seqto.types import Outputs
 _RIVALS = 4
 """How many of the next classes may take the first place."""
 
+_CLOSE, _CLOSE_SHARE = 8, 0.1
+"""How many of the closest predictions tell how many are still closer, and which share of all."""
+
 
 def expected_changes(reference: Outputs, before: Outputs, after: Outputs) -> float:
     """Return the share of `reference` whose top class changes under the noise of a few samples.
@@ -46,8 +49,23 @@ def _changed(scores: np.ndarray, spread: float) -> float:
     margins = np.take_along_axis(scores, first, 1) - np.take_along_axis(scores, rivals, 1)
     if spread <= 0:
         return 0.0
+    margins[:, 0] = _evened(margins[:, 0])
     stays = np.vectorize(math.erfc)(-margins / spread / math.sqrt(2)) / 2
     return float(1 - stays.prod(axis=1).mean())
+
+
+def _evened(margins: np.ndarray) -> np.ndarray:
+    """Return margins of which the closest ones are in even steps from 0 on.
+
+    A single sample that is a tie by chance would else count for all small noises.
+    """
+    count = max(_CLOSE, round(_CLOSE_SHARE * len(margins)))
+    if count >= len(margins):
+        return margins
+    order = np.argsort(margins, kind="stable")
+    evened = margins.copy()
+    evened[order[:count]] = (np.arange(count) + 0.5) / count * margins[order[count]]
+    return evened
 
 
 def _ranked(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

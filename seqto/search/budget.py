@@ -15,7 +15,7 @@ from seqto.search.planned import Planned
 from seqto.search.timed import timed_solutions
 from seqto.types import Goal, LatencyModel, LayerScore
 
-_HOPELESS, _HARDLY_ANY = 0.6, 1e-4
+_HOPELESS, _HARDLY_ANY = 0.25, 2e-4
 """The divergences between which candidates may be worth their evaluation."""
 
 _GAP = 1e-3

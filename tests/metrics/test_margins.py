@@ -55,3 +55,13 @@ def test_two_classes_are_enough() -> None:
     scores = SCORES[:, :2]
     found = expected_changes({"y": scores}, {"y": scores[:16]}, {"y": noisy(scores[:16], 0.3)})
     assert 0 < found < 0.2
+
+
+def test_a_tie_does_not_count_for_all_small_noises() -> None:
+    known = SCORES[:100].copy()
+    # Two classes of one sample are equal: any noise changes it as often as not.
+    known[0, np.argsort(known[0])[-2]] = known[0].max()
+    few = SCORES[100:116]
+    found = expected_changes({"y": known}, {"y": few}, {"y": noisy(few, 0.002)})
+    counted = np.mean(SCORES.argmax(axis=1) != noisy(SCORES, 0.002).argmax(axis=1))
+    assert found < 0.003 and counted < 0.003
