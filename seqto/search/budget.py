@@ -32,9 +32,9 @@ class BudgetSearch(Planned):
 
     name: str = "budget"
     budgets: Annotated[int, Field(ge=2)] | None = None
-    evaluations: Annotated[int, Field(ge=3)] = 7
+    evaluations: Annotated[int, Field(ge=3)] = 8
     screens: Annotated[int, Field(ge=1)] = 16
-    alike: Annotated[float, Field(ge=0)] = 0.01
+    alike: Annotated[float, Field(ge=0)] = 0.005
 
     def start(self, ranking: Sequence[LayerScore]) -> None:
         """Solve the program for every budget."""
@@ -56,7 +56,7 @@ class BudgetSearch(Planned):
     @property
     def _budgets(self) -> int:
         # Their ends, the smallest model and the float one, are seldom worth an evaluation.
-        return self.budgets or self.evaluations + 3
+        return self.budgets or self.evaluations + 2
 
 
 def solutions(menu: Menu, budgets: int) -> list[list[int]]:
