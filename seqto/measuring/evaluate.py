@@ -10,6 +10,7 @@ from seqto.errors import DeviceError
 from seqto.figures import figure
 from seqto.freeing import give_back
 from seqto.graph.quantized import QUANTIZING, operations
+from seqto.graph.unpacking import has_coded_weights
 from seqto.measuring.float_share import FLOAT_SHARE, float_share
 from seqto.measuring.loss import losses_of
 from seqto.measuring.outputs import run_all
@@ -52,8 +53,9 @@ def measure(
         latency = program.time(subject.example)
     finally:
         program.close()
-        # What coded weights took to decode would stay with the process.
-        give_back()
+        if has_coded_weights(model.proto):
+            # What they took to decode would stay with the process.
+            give_back()
     _require_ranks(outputs, subject.reference)
     size = float(model.size)
     losses = losses_of(subject.metric, subject.reference, outputs)

@@ -94,7 +94,7 @@ class Pool:
         except BaseException:
             self.close()
             raise
-        if len(groups) < self._count:
+        if _FORKS and len(groups) < self._count:
             # The next processes inherit what this one learns until then, such as rounded weights.
             self.close()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tiny_studies import CONFIG, BlindQuantizer, Lab, ProbedDevice
 
+from seqto.measuring import pool as module
 from seqto.measuring.pool import Pool, usable_cores
 from seqto.measuring.record import Assignment
 from seqto.study.run import Outcome, run_study
@@ -176,3 +177,30 @@ def wait_until(done: Callable[[], bool], seconds: float = 120) -> None:
     while not done():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+def test_measured_models_are_kept_as_far_as_there_is_room(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = [Assignment(at, each.candidate) for at, each in enumerate(run(lab, 1).record.trials)]
+    sizes = {}
+    for room in (2**26, 40_000):
+        monkeypatch.setattr(module, "_KEPT_BYTES", room)
+        for count in (1, 2):
+            with Pool(lab.parts, lab.subject, MemoryTracker(), count) as pool:
+                list(pool.launch(None, some))
+            sizes[room, count] = [each.size for each in pool.models.values()]
+            assert all(name == each.digest for name, each in pool.models.items())
+    assert len(sizes[2**26, 1]) == len(sizes[2**26, 2]) == COUNT
+    assert 0 < sum(sizes[40_000, 1]) <= 40_000 < sum(sizes[2**26, 1])
+
+
+def test_new_processes_follow_those_that_measured_a_single_candidate(lab: Lab) -> None:
+    tracker = MemoryTracker()
+    trials = run(lab, 1).record.trials
+    with Pool(lab.parts, lab.subject, tracker, 2) as pool:
+        list(pool.launch(None, [Assignment(0, trials[0].candidate)]))
+        # What this process learns from here on, they inherit.
+        assert pool._processes is None
+        list(pool.launch(None, [Assignment(at, trials[at].candidate) for at in (1, 2)]))
+        assert pool._processes is not None
