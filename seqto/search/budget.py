@@ -9,11 +9,12 @@ from pydantic.dataclasses import dataclass
 
 from seqto.phases import counted
 from seqto.search.alike import begun_alike
+from seqto.search.gaps import Gaps
 from seqto.search.greedy import exchanges
 from seqto.search.options import Menu
 from seqto.search.planned import Planned
 from seqto.search.timed import timed_solutions
-from seqto.types import Goal, LatencyModel, LayerScore
+from seqto.types import Goal, LatencyModel, LayerScore, Trial
 
 _HOPELESS, _HARDLY_ANY = 0.25, 2e-4
 """The divergences between which candidates may be worth their evaluation."""
@@ -22,12 +23,29 @@ _GAP = 1e-3
 """By which share the harm of a solution may be above the least one."""
 
 
+class _WithGaps(Planned):
+    """A list that grows where what was measured leaves a gap."""
+
+    _gaps: Gaps | None = None
+
+    def tell(self, trial: Trial) -> None:
+        """After the last one, add a budget where harm falls too far between two of them."""
+        if self._gaps is None:
+            return
+        self._gaps.tell(trial)
+        menu = self._gaps.menu
+        if not self._pending:
+            added = self._gaps.next(lambda budget, known: _solve(menu, budget, known))
+            self.plan([added] if added else [])
+
+
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
-class BudgetSearch(Planned):
+class BudgetSearch(_WithGaps):
     """The best choice for each of several size budgets, from the smallest model to the float one.
 
     The layers' harms nearly add up. So the best choice for a budget is the solution of a small
-    integer program, which takes milliseconds, and only these solutions are measured.
+    integer program, which takes milliseconds, and only these solutions are measured; then a few
+    more, where what was measured leaves a gap.
     """
 
     name: str = "budget"
@@ -39,15 +57,19 @@ class BudgetSearch(Planned):
     def start(self, ranking: Sequence[LayerScore]) -> None:
         """Solve the program for every budget."""
         self.plan([])
+        self._gaps = None
         if not ranking:
             return
         menu = Menu(ranking)
-        best = solutions(menu, self._budgets)
-        self.plan(map(menu.candidate, begun_alike(menu, best, self.alike)))
+        choices = begun_alike(menu, solutions(menu, self._budgets), self.alike)
+        planned = {menu.candidate(each): each for each in choices}
+        self.plan(planned)
+        self._gaps = Gaps(menu, planned, _HOPELESS, _HARDLY_ANY)
 
     def start_timed(self, ranking: Sequence[LayerScore], latency: LatencyModel, goal: Goal) -> None:
         """Solve the program that knows latency, for as many harms as there are budgets."""
         self.plan([])
+        self._gaps = None
         if not ranking:
             return
         menu = Menu(ranking)

@@ -64,20 +64,26 @@ def spread(
     """Return `count` of the front's trials, in even steps of the logarithm of their likely loss.
 
     They reach from where models no longer work to where one or two of the samples that they are
-    evaluated on change; of those that change none, the smallest is enough. Losses span orders of
-    magnitude: even steps of size would favour large models, whose losses are too small to tell
-    apart, and even steps of loss would favour ruined ones.
+    evaluated on change; of two objectives, one is enough beyond each of these ends. Losses span
+    orders of magnitude: even steps of size would favour large models, whose losses are too small to
+    tell apart, and even steps of loss would favour ruined ones.
     """
     front = non_dominated(trials, objectives)
     likely = dict(zip(map(id, trials), _likely_losses(trials), strict=True))
     logs = np.log([max(likely[id(trial)], _TINY) for trial in front])
     wanted = np.log([_RUINS, _FEWEST / samples, _NONE / samples])
     high, low, least = np.clip(wanted, logs.min(), logs.max())
-    # The smallest of those that change nothing is worth it, too.
-    least = max((each for each in logs if each <= least), default=least)
-    chosen = _cheapest(front, objectives, logs <= high + 1e-9) if len(objectives) > 2 else set()
+    chosen: set[int] = set()
+    worth = set(range(len(front)))
+    if len(objectives) > 2:
+        chosen = _cheapest(front, objectives, logs <= high + 1e-9)
+    else:
+        # The best of those that do not work, and the smallest of those that change nothing.
+        most = min((each for each in logs if each >= high), default=high)
+        least = max((each for each in logs if each <= least), default=least)
+        worth = set(np.flatnonzero((logs >= least) & (logs <= most)).tolist())
     for target in np.linspace(high, low, max(count - len(chosen), 0)):
-        left = [at for at in range(len(front)) if at not in chosen and logs[at] >= least]
+        left = sorted(worth - chosen)
         if left:
             distances = np.abs(logs[left] - target)
             chosen.add(left[int(distances.argmin())])
