@@ -504,7 +504,7 @@ def test_study_killed_half_way_goes_on_with_the_same_list(lab: Lab) -> None:
         lab.run(tracker, before=interrupt)
     log: list[int] = []
     outcome = lab.run(tracker, log)
-    assert log == [3, 4, 5]
+    assert log == list(range(3, len(whole))) != []
     assert [trial.candidate for trial in outcome.record.trials] == whole
 
 
