@@ -1,6 +1,7 @@
 """Candidates built and measured one after another; what they have in common runs once."""
 
 import functools
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -16,6 +17,8 @@ from seqto.types import Candidate, Measurement, Model, Outputs
 
 SHARED_BYTES = MEMORY_LIMIT
 """How many bytes of activations to keep for the next candidates; 0 shares nothing."""
+
+_log = logging.getLogger(__name__)
 
 _SMALL = 2**26
 """Models of fewer bytes are returned with their attempts, rather than built again."""
@@ -61,16 +64,7 @@ def attempts(
     """
     measured = dict(known or {})
     built = [_built(parts, subject, candidate) for candidate in candidates]
-    plain = _plain(parts, subject, candidates, built)
-    runs = (
-        SharedRuns(
-            list(plain.values()),
-            *(subject.samples, subject.batch, parts.device, subject.observed, SHARED_BYTES),
-        )
-        if len(plain) > 1
-        else None
-    )
-    places = {digest: place for place, digest in enumerate(plain)}
+    shared = _shared(parts, subject, candidates, built)
     for candidate, model in zip(candidates, built, strict=True):
         if isinstance(model, Attempt):
             yield model
@@ -78,8 +72,8 @@ def attempts(
         try:
             if model.digest not in measured:
                 outputs = _of_the_float_model(model, subject)
-                if outputs is None and runs is not None and model.digest in places:
-                    outputs = runs.outputs(places[model.digest])
+                if outputs is None:
+                    outputs = shared(model)
                 measurement = measure(model, subject, parts.device, outputs, candidate)
                 measured[model.digest] = measurement
             layers = undone(candidate, model, parts.device)
@@ -102,24 +96,32 @@ def _of_the_float_model(model: Model, subject: Subject) -> Outputs | None:
     return subject.reference if same_computation(model, subject.model) else None
 
 
-def _plain(
+def _shared(
     parts: Tools,
     subject: Subject,
     candidates: Sequence[Candidate],
     built: Sequence[Model | Attempt],
-) -> dict[str, Callable[[], Model]]:
-    """Return what makes models that can be run in parts, by the digests of those they stand for.
+) -> Callable[[Model], Outputs | None]:
+    """Return what gives the outputs of these models, run in parts; None if they cannot be.
 
     Coded weights all come from a few streams, which parts cannot share: plain weights are in their
     place.
     """
-    if not (SHARED_BYTES and len(built) > 1 and _shares(parts.device, subject)):
-        return {}
-    return {
+    makers = {
         model.digest: functools.partial(_decoded, parts.quantizer, subject, candidate, model)
         for candidate, model in zip(candidates, built, strict=True)
         if isinstance(model, Model)
     }
+    if not SHARED_BYTES or len(makers) < 2 or not _shares(parts.device, subject):
+        return lambda model: None
+    places = {digest: place for place, digest in enumerate(makers)}
+    how = (subject.samples, subject.batch, parts.device, subject.observed, SHARED_BYTES)
+    try:
+        runs = SharedRuns(list(makers.values()), *how)
+    except Exception as error:  # Whatever a quantizer raises: the files themselves may run.
+        _log.info("Candidates run as wholes: %s", reason(error))
+        return lambda model: None
+    return lambda model: runs.outputs(places[model.digest])
 
 
 def _decoded(quantizer: Quantizer, subject: Subject, candidate: Candidate, model: Model) -> Model:

@@ -1,5 +1,6 @@
 """From one candidate's model to a measurement."""
 
+import logging
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -18,6 +19,8 @@ from seqto.measuring.subject import Subject
 from seqto.metrics.intervals import mean_of
 from seqto.protocols import Device, MeasuresLoading, Program
 from seqto.types import INT8, INT16, Candidate, Estimate, Latency, Measurement, Model, Outputs
+
+_log = logging.getLogger(__name__)
 
 
 class _Turns:
@@ -43,8 +46,8 @@ def measure(
 ) -> Measurement:
     """Measure this model on the device.
 
-    If its outputs are given, it runs for the first samples only, to see that they are its own, as
-    those of the float model are. How much is left in float is known only of a candidate.
+    If outputs are given, it runs for the first samples only, to check them; the float model's are
+    taken as they are. How much is left in float is known only of a candidate.
     """
     program, loading = _loaded(model, device)
     try:
@@ -82,11 +85,14 @@ def _are_its_own(outputs: Outputs, program: Program, model: Model, subject: Subj
         return True
     few = subject.samples.first(subject.samples.fixed_batch or subject.batch)
     first = run_all(program, model, few, subject.batch, subject.observed)
-    return all(
+    same = all(
         np.array_equal(entry, outputs[name][at])
         for name, entries in first.items()
         for at, entry in enumerate(entries)
     )
+    if not same:
+        _log.info("A candidate runs as a whole: in parts it has other outputs.")
+    return same
 
 
 def float_latency(subject: Subject, device: Device) -> dict[str, float]:

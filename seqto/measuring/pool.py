@@ -71,6 +71,7 @@ class Pool:
         self.models: dict[str, Model] = {}
         """The first models that were measured, by their digests."""
         self._room = _KEPT_BYTES
+        self._renewed = False
 
     @property
     def batch(self) -> int:
@@ -94,8 +95,9 @@ class Pool:
         except BaseException:
             self.close()
             raise
-        if _FORKS and len(groups) < self._count:
+        if _FORKS and len(assignments) == 1 and not self._renewed:
             # The next processes inherit what this one learns until then, such as rounded weights.
+            self._renewed = True
             self.close()
 
     def close(self) -> None:
@@ -160,11 +162,11 @@ class Pool:
         # Not what was measured of them: each group would send more than the one before.
         known = set(self._known)
         try:
-            return self._started().submit(_measure, candidates, known)
+            return self._started().submit(_measure, candidates, known, self._room)
         except BrokenProcessPool:
             # Another group broke it, and that group's result reports the crash.
             self.close()
-            return self._started().submit(_measure, candidates, known)
+            return self._started().submit(_measure, candidates, known, self._room)
 
     def _result(self, running: Running) -> list[Attempt]:
         """Return the group's attempts; after a crash, try each candidate in its own process."""
@@ -262,11 +264,19 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _measure(candidates: Sequence[Candidate], known: Collection[str]) -> list[Attempt]:
-    """Measure these candidates; models of a known digest are returned without figures."""
+def _measure(candidates: Sequence[Candidate], known: Collection[str], room: int) -> list[Attempt]:
+    """Measure these candidates; models of a known digest are returned without figures.
+
+    There is room for so many bytes of models: the others are not sent.
+    """
     empty = {digest: Measurement({}, digest) for digest in known}
+    found = []
     try:
-        return list(attempts(_Job.parts, _Job.subject, candidates, empty))
+        for each in attempts(_Job.parts, _Job.subject, candidates, empty):
+            size = each.model.size if each.model is not None else 0
+            found.append(each if size <= room else replace(each, model=None))
+            room -= size if size <= room else 0
+        return found
     finally:
         give_back()
 

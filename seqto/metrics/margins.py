@@ -29,27 +29,35 @@ def expected_changes(reference: Outputs, before: Outputs, after: Outputs) -> flo
     rows = class_rows(reference)
     are_probable = are_distributions(rows)
     few, noisy = (_scores(class_rows(each), are_probable) for each in (before, after))
-    good = usable(few) & usable(noisy)
-    if not good.any():
-        return 1.0
-    first, rivals = _ranked(few[good])
-    noise = noisy[good] - few[good]
+    # As in `judged`: where the float model's own outputs are of no use, nothing is lost.
+    known = usable(few)
+    good = known & usable(noisy)
+    if not known.any():
+        return 0.0
+    kept = good.sum() / known.sum()
+    changed = _changed(_scores(rows, are_probable), _spread(few[good], noisy[good]))
+    return float(kept * changed + 1 - kept)
+
+
+def _spread(few: np.ndarray, noisy: np.ndarray) -> float:
+    """Return by how much the noise changes differences between the top class and its rivals."""
+    first, rivals = _ranked(few)
+    # A class that is ruled out stays so, and is no rival.
+    noise = np.where(np.isfinite(few) & np.isfinite(noisy), noisy - few, np.nan)
     apart = np.take_along_axis(noise, first, 1) - np.take_along_axis(noise, rivals, 1)
-    spread = float(np.sqrt(np.square(apart).mean()))
-    # Samples whose outputs are of no use have changed.
-    return float(good.mean() * _changed(_scores(rows, are_probable), spread) + 1 - good.mean())
+    known = apart[np.isfinite(apart)]
+    return float(np.sqrt(np.square(known).mean())) if known.size else 0.0
 
 
 def _changed(scores: np.ndarray, spread: float) -> float:
     """Return how likely a top class changes if differences of scores vary so much."""
     scores = scores[usable(scores)]
-    if not len(scores):
+    if not len(scores) or spread <= 0:
         return 0.0
     first, rivals = _ranked(scores)
     margins = np.take_along_axis(scores, first, 1) - np.take_along_axis(scores, rivals, 1)
-    if spread <= 0:
-        return 0.0
-    margins[:, 0] = _evened(margins[:, 0])
+    if margins.shape[1]:
+        margins[:, 0] = _evened(margins[:, 0])
     stays = np.vectorize(math.erfc)(-margins / spread / math.sqrt(2)) / 2
     return float(1 - stays.prod(axis=1).mean())
 

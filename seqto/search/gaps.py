@@ -40,20 +40,21 @@ class Gaps:
             self._harms[trial.candidate] = trial.metrics["divergence"]
 
     def next(self, solve: Solve) -> Candidate | None:
-        """Return a choice for the widest gap, or None if there is none worth it."""
+        """Return a choice for the widest gap that one fits into; None if no gap is worth it."""
         known = sorted(self._harms, key=lambda each: self.menu.bytes(self.choices[each]))
         gaps = sorted(itertools.pairwise(known), key=self._width, reverse=True)
-        if self._added == _MOST or not gaps or self._width(gaps[0]) < _WIDE:
-            return None
-        self._added += 1
-        smaller, larger = (self.choices[each] for each in gaps[0])
-        budget = (self.menu.bytes(smaller) + self.menu.bytes(larger)) / 2
-        choice = self._begun_as(smaller, larger, solve(budget, smaller))
-        candidate = self.menu.candidate(choice)
-        if candidate in self.choices:
-            return None
-        self.choices[candidate] = choice
-        return candidate
+        for gap in gaps if self._added < _MOST else ():
+            if self._width(gap) < _WIDE:
+                break
+            smaller, larger = (self.choices[each] for each in gap)
+            budget = (self.menu.bytes(smaller) + self.menu.bytes(larger)) / 2
+            choice = self._begun_as(smaller, larger, solve(budget, smaller))
+            candidate = self.menu.candidate(choice)
+            if candidate not in self.choices:
+                self._added += 1
+                self.choices[candidate] = choice
+                return candidate
+        return None
 
     def _width(self, gap: Sequence[Candidate]) -> float:
         """Return how many times the harm falls, as far as that is of interest."""

@@ -21,8 +21,7 @@ _RUINS = 1.5 * WORKS
 """Models that lose more are not worth an evaluation."""
 
 _FEWEST, _NONE = 1.5, 0.75
-"""The fewest changed samples that are worth an evaluation, and those that are not told from none.
-"""
+"""The fewest changed samples that are worth an evaluation, and how many are as good as none."""
 
 _TINY = 1e-6
 """Losses below this are as good as none."""
@@ -64,9 +63,9 @@ def spread(
     """Return `count` of the front's trials, in even steps of the logarithm of their likely loss.
 
     They reach from where models no longer work to where one or two of the samples that they are
-    evaluated on change; of two objectives, one is enough beyond each of these ends. Losses span
-    orders of magnitude: even steps of size would favour large models, whose losses are too small to
-    tell apart, and even steps of loss would favour ruined ones.
+    evaluated on change; where losses count samples, one is enough beyond each of these ends. Losses
+    span orders of magnitude: even steps of size would favour large models, whose losses are too
+    small to tell apart, and even steps of loss would favour ruined ones.
     """
     front = non_dominated(trials, objectives)
     likely = dict(zip(map(id, trials), _likely_losses(trials), strict=True))
@@ -77,7 +76,7 @@ def spread(
     worth = set(range(len(front)))
     if len(objectives) > 2:
         chosen = _cheapest(front, objectives, logs <= high + 1e-9)
-    else:
+    elif all(EXPECTED in trial.metrics for trial in front):
         # The best of those that do not work, and the smallest of those that change nothing.
         most = min((each for each in logs if each >= high), default=high)
         least = max((each for each in logs if each <= least), default=least)
@@ -114,10 +113,8 @@ def _likely_losses(trials: Sequence[Trial]) -> list[float]:
     """
     rate = _loss_per_root(trials)
     roots = [math.sqrt(max(each.metrics["divergence"], 0.0)) for each in trials]
-    return [
-        each.metrics.get(EXPECTED, min(rate * root, 1.0))
-        for each, root in zip(trials, roots, strict=True)
-    ]
+    usual = [min(rate * root, 1.0) for root in roots]
+    return [each.metrics.get(EXPECTED, loss) for each, loss in zip(trials, usual, strict=True)]
 
 
 def _loss_per_root(trials: Sequence[Trial]) -> float:

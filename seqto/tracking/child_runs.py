@@ -107,11 +107,12 @@ class ChildRuns:
     def end(self, run_id: str, state: TrialState, reason: str) -> None:
         """Record why a candidate was not measured, and end its run."""
         started = self._started.pop(run_id, None) or self._read_whole(run_id)
-        if started is not None:
-            self.runs.put(started.run, started.documents)
         params = started.params if started else None
         self.runs.write(run_id, params=params, tags={"seqto.failure": reason})
         self.runs.end(run_id, state)
+        if started is not None:
+            # Last, because runs have to be ended also where artifacts cannot be stored.
+            self.runs.put(started.run, started.documents)
 
     def trial(self, run_id: str) -> Trial:
         """Return the trial of this run, or of the one that was finished before it."""

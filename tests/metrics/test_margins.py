@@ -65,3 +65,18 @@ def test_a_tie_does_not_count_for_all_small_noises() -> None:
     found = expected_changes({"y": known}, {"y": few}, {"y": noisy(few, 0.002)})
     counted = np.mean(SCORES.argmax(axis=1) != noisy(SCORES, 0.002).argmax(axis=1))
     assert found < 0.003 and counted < 0.003
+
+
+@pytest.mark.parametrize("live", [1, 2, 3, 4, 5])
+def test_classes_that_are_ruled_out_are_no_rivals(live: int) -> None:
+    known = np.where(np.arange(50) < live, SCORES, -np.inf)
+    found = expected_changes({"y": known}, {"y": known[:16]}, {"y": noisy(known[:16], 0.3)})
+    counted = np.mean(known.argmax(axis=1) != noisy(known, 0.3).argmax(axis=1))
+    assert found == pytest.approx(counted, rel=0.5) and (live > 1) == (found > 0)
+
+
+def test_where_the_float_model_is_of_no_use_nothing_is_lost() -> None:
+    few = SCORES[:16].copy()
+    few[:8] = np.nan
+    assert expected_changes({"y": SCORES}, {"y": few}, {"y": few}) == 0
+    assert expected_changes({"y": SCORES}, {"y": few * np.nan}, {"y": few}) == 0
