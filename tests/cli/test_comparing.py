@@ -45,7 +45,7 @@ def test_studies_are_set_side_by_side(
     assert f"compare: {tmp_path / 'comparison.html'}" in out.replace("\n", "")
     page = (tmp_path / "comparison.html").read_text()
     assert f'title="run {static}">static</td>' in page and other in page
-    assert 'colspan="3">per_tensor</th>' in page
+    assert 'colspan="3">per_<wbr>tensor</th>' in page
 
 
 @pytest.mark.parametrize("runs", [1, 2], ids=["one", "twice the same"])
