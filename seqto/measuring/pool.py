@@ -274,8 +274,11 @@ def _measure(candidates: Sequence[Candidate], known: Collection[str], room: int)
     try:
         for each in attempts(_Job.parts, _Job.subject, candidates, empty):
             size = each.model.size if each.model is not None else 0
-            found.append(each if size <= room else replace(each, model=None))
-            room -= size if size <= room else 0
+            if size > room:
+                found.append(replace(each, model=None))
+            else:
+                found.append(each)
+                room -= size
         return found
     finally:
         give_back()

@@ -35,12 +35,11 @@ class Screen:
         self._parts = parts
         self._subject = subject
         self._samples = subject.calibration.first(samples)
-        self._foreseen = subject.calibration.first(max(samples, _FORESEEN))
         self._folder = folder
         self._device = _screening(parts.device)
-        wanted = self._foreseen if self._task is not None else self._samples
         # How close the float model's predictions are on these tells what noise does to them.
-        self._known = self._outputs(subject.model, wanted)
+        known = samples if self._task is None else max(samples, _FORESEEN)
+        self._known = self._outputs(subject.model, subject.calibration.first(known))
         self._reference = {name: each[:samples] for name, each in self._known.items()}
         self._harm = subject.task.harm(self._reference)
         self.trials: dict[Candidate, Trial] = {}
@@ -100,9 +99,10 @@ class Screen:
         if candidate.is_float:
             # It is what all are compared with.
             size = float(self._subject.model.size)
-            return {"divergence": 0.0, "disagreement": 0.0, EXPECTED: 0.0, "size_bytes": size}
+            expected = self._expected(self._reference)
+            return {"divergence": 0.0, "disagreement": 0.0, **expected, "size_bytes": size}
         model, size = self._shown(candidate)
-        outputs = self._outputs(model)
+        outputs = self._outputs(model, self._samples)
         losses = losses_of(self._subject.metric, self._reference, outputs)
         return {
             "divergence": float(self._harm.per_sample(outputs).mean()),
@@ -143,9 +143,9 @@ class Screen:
         model = quantizer.preview(subject.model, subject.ranges, candidate)
         return model, float(subject.model.size - sum(saved.values()))
 
-    def _outputs(self, model: Model, samples: Samples | None = None) -> Outputs:
-        subject, wanted = self._subject, samples or self._samples
-        return outputs_of(model, wanted, subject.batch, self._device, subject.observed)
+    def _outputs(self, model: Model, samples: Samples) -> Outputs:
+        subject = self._subject
+        return outputs_of(model, samples, subject.batch, self._device, subject.observed)
 
 
 def _screening(device: Device) -> Device:

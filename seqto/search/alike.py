@@ -77,11 +77,8 @@ def _worths(menu: Menu, choices: Sequence[list[int]]) -> list[float]:
     path = sorted(set(points))
     worths = {}
     for at, (size, harm) in enumerate(path):
-        (less, more_harm), (more, less_harm) = (
-            path[max(at - 1, 0)],
-            path[min(at + 1, len(path) - 1)],
-        )
-        fall = np.log(more_harm / less_harm) / max(more - less, 1)
+        before, behind = path[max(at - 1, 0)], path[min(at + 1, len(path) - 1)]
+        fall = np.log(before[1] / behind[1]) / max(behind[0] - before[0], 1)
         # Where bytes undo nothing, a share of them is worth the same share of harm.
         worths[size, harm] = harm * max(float(fall), 1 / max(size, 1))
     return [worths[each] for each in points]

@@ -1,5 +1,6 @@
 """Precisions by integer program: the least predicted harm within each size budget."""
 
+import functools
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -33,10 +34,8 @@ class _WithGaps(Planned):
         if self._gaps is None:
             return
         self._gaps.tell(trial)
-        menu = self._gaps.menu
-        if not self._pending:
-            added = self._gaps.next(lambda budget, known: _solve(menu, budget, known))
-            self.plan([added] if added else [])
+        if not self._pending and (added := self._gaps.next()) is not None:
+            self.plan([added])
 
 
 @dataclass(kw_only=True, config=ConfigDict(extra="forbid"))
@@ -64,7 +63,8 @@ class BudgetSearch(_WithGaps):
         choices = begun_alike(menu, solutions(menu, self._budgets), self.alike)
         planned = {menu.candidate(each): each for each in choices}
         self.plan(planned)
-        self._gaps = Gaps(menu, planned, _HOPELESS, _HARDLY_ANY)
+        solve = functools.partial(_solve, menu)
+        self._gaps = Gaps(menu, planned, solve, _HOPELESS, _HARDLY_ANY)
 
     def start_timed(self, ranking: Sequence[LayerScore], latency: LatencyModel, goal: Goal) -> None:
         """Solve the program that knows latency, for as many harms as there are budgets."""

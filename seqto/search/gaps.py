@@ -1,7 +1,6 @@
 """Choices between two neighbours whose measured harms are far apart."""
 
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -28,6 +27,7 @@ class Gaps:
 
     menu: Menu
     choices: dict[Candidate, list[int]]
+    solve: Solve
     hopeless: float
     hardly_any: float
     _harms: dict[Candidate, float] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Gaps:
         if known and not trial.candidate.is_float:
             self._harms[trial.candidate] = trial.metrics["divergence"]
 
-    def next(self, solve: Solve) -> Candidate | None:
+    def next(self) -> Candidate | None:
         """Return a choice for the widest gap that one fits into; None if no gap is worth it."""
         known = sorted(self._harms, key=lambda each: self.menu.bytes(self.choices[each]))
         gaps = sorted(itertools.pairwise(known), key=self._width, reverse=True)
@@ -48,7 +48,7 @@ class Gaps:
                 break
             smaller, larger = (self.choices[each] for each in gap)
             budget = (self.menu.bytes(smaller) + self.menu.bytes(larger)) / 2
-            choice = self._begun_as(smaller, larger, solve(budget, smaller))
+            choice = self._begun_as(smaller, larger, self.solve(budget, smaller))
             candidate = self.menu.candidate(choice)
             if candidate not in self.choices:
                 self._added += 1
@@ -59,7 +59,7 @@ class Gaps:
     def _width(self, gap: Sequence[Candidate]) -> float:
         """Return how many times the harm falls, as far as that is of interest."""
         high, low = (self._harms[each] for each in gap)
-        return min(high, self.hopeless) / max(low, self.hardly_any, math.ulp(0.0))
+        return min(high, self.hopeless) / max(low, self.hardly_any)
 
     def _begun_as(self, smaller: list[int], larger: list[int], choice: list[int]) -> list[int]:
         """Return the choice with what both neighbours begin with, which then runs once."""
