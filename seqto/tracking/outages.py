@@ -1,7 +1,6 @@
 """Servers that no longer answer, told as what they are."""
 
 import functools
-import re
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -10,16 +9,11 @@ from mlflow.exceptions import MlflowException
 from seqto.errors import TrackingError
 from seqto.interrupts import put_off
 from seqto.secrets import mask_error
+from seqto.tracking.patience import is_outage
 from seqto.tracking.stores import cause_of
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-_AWAY = re.compile(r"API request to .*? (failed with exception|.*error code 5\d\d)", re.DOTALL)
-
-
-_CUT_OFF = "Connection broken"
-"""How `requests` calls an answer that ends before its end."""
 
 
 class HasStore(Protocol):
@@ -32,29 +26,6 @@ class HasStore(Protocol):
 
 
 S = TypeVar("S", bound=HasStore)
-
-
-def is_outage(error: BaseException) -> bool:
-    """Tell whether a server did not answer, also after MLflow's own attempts."""
-    return isinstance(error, MlflowException) and bool(_AWAY.search(str(error)))
-
-
-def read_again(function: Callable[P, T]) -> Callable[P, T]:
-    """Return a function that only reads, called again if a server ends within its answer.
-
-    MLflow waits for a server that does not answer, but not if it had begun to.
-    """
-
-    @functools.wraps(function)
-    def patient(*args: P.args, **options: P.kwargs) -> T:
-        try:
-            return function(*args, **options)
-        except MlflowException as error:
-            if not (is_outage(error) and _CUT_OFF in str(error)):
-                raise
-        return function(*args, **options)
-
-    return patient
 
 
 def in_one_go(function: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:

@@ -22,8 +22,8 @@ from mlflow.utils.time import get_current_time_millis
 
 from seqto.errors import TrackingError
 from seqto.secrets import masked
-from seqto.tracking.outages import is_outage, read_again
 from seqto.tracking.packed import unpacked
+from seqto.tracking.patience import is_outage
 from seqto.tracking.records import (
     EXCLUDED,
     LOSSES,
@@ -152,7 +152,6 @@ class Runs:
             self.client.update_run(each.info.run_id, status=STATUS[TrialState.KILLED])
         return first
 
-    @read_again
     def get(self, run_id: str) -> Run:
         """Return the run of this id; raise TrackingError if the store has none."""
         try:
@@ -165,7 +164,6 @@ class Runs:
                 "page, and check tracking.uri or MLFLOW_TRACKING_URI."
             ) from error
 
-    @read_again
     def last_study(self, key: str) -> Run | None:
         """Return the newest study of this key in the experiment, if any."""
         found = self.client.search_runs(
@@ -180,7 +178,7 @@ class Runs:
         """Yield the candidates of a study, the oldest first."""
         token = None
         while True:
-            page = read_again(self.client.search_runs)(
+            page = self.client.search_runs(
                 [self._experiment_of(study)],
                 f"tags.`mlflow.parentRunId` = '{study}' and tags.`seqto.kind` = 'candidate' "
                 + condition,
@@ -218,7 +216,6 @@ class Runs:
                 self._losses[run_id] = losses_of(held)
         return self._losses.setdefault(run_id, ())
 
-    @read_again
     def files(self, run_id: str) -> set[str]:
         """Return the names of the top-level artifacts."""
         return {file.path for file in self.client.list_artifacts(run_id)}
@@ -230,6 +227,8 @@ class Runs:
             try:
                 path = self.client.download_artifacts(run_id, name, folder)
             except (MlflowException, OSError) as error:
+                if is_outage(error):
+                    raise
                 raise TrackingError(
                     f"run {run_id!r} has no {name}: it is not a run of seqto, or it was cut short."
                 ) from error

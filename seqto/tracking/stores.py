@@ -26,6 +26,7 @@ from seqto.errors import TrackingError
 from seqto.logs import at_level, errors_only
 from seqto.secrets import mask_error, masked, without_user
 from seqto.tracking.migrations import counted_migrations
+from seqto.tracking.patience import PatientClient
 from seqto.tracking.ui import experiment_tags, run_page
 from seqto.types import Address
 
@@ -53,7 +54,7 @@ class Store:
     def client(self) -> MlflowClient:
         """MLflow's own client; creates the store if it is missing."""
         with self._first_contact():
-            client = MlflowClient(self.uri)
+            client = PatientClient(self.uri)
             client.get_experiment_by_name(self._experiment_name)
         _keep_from_printing(client)
         return client

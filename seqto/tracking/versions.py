@@ -13,7 +13,8 @@ from mlflow.tracking.context.registry import resolve_tags
 from seqto.errors import TrackingError, nearest
 from seqto.tracking.leases import ModelClaims, Pace, held
 from seqto.tracking.mlflow import MlflowTracker
-from seqto.tracking.outages import in_one_go, is_outage
+from seqto.tracking.outages import in_one_go
+from seqto.tracking.patience import is_outage
 from seqto.tracking.registry import RegistryModel
 from seqto.types import Candidate, Model, Trial, TrialState, Version
 
