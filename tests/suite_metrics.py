@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from seqto.errors import ModelError
-from seqto.protocols import Metric
+from seqto.protocols import JudgesAlone, Metric
 from seqto.types import Outputs
 
 
@@ -52,6 +52,18 @@ class MetricSuite:
         outputs[[3, 7]] = -outputs[[3, 7]]
         losses = np.asarray(metric.losses(named(reference), named(outputs)))
         assert list(np.flatnonzero(losses)) == [3, 7]
+
+    def test_a_loss_depends_on_other_samples_only_if_that_is_said(
+        self, metric: Metric, reference: np.ndarray
+    ) -> None:
+        if not (isinstance(metric, JudgesAlone) and metric.judges_alone):
+            return
+        outputs = np.random.RandomState(1).randn(50, 10)
+        losses = np.asarray(metric.losses(named(reference), named(outputs)))
+        for at in (0, 7, 49):
+            one = slice(at, at + 1)
+            alone = metric.losses(named(reference[one]), named(outputs[one]))
+            assert np.asarray(alone) == losses[at]
 
     def test_more_noise_loses_more(self, metric: Metric, reference: np.ndarray) -> None:
         noise = np.random.RandomState(2).randn(50, 10)

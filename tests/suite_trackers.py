@@ -268,6 +268,18 @@ class TrackerSuite:
         assert desk.tracker.trial(trial).state is state
         assert desk.tracker.trial(trial).failure == 'DeviceError: it\'s "hot"\nat 99 °C'
 
+    def test_stopped_trial_says_what_is_known_of_it(self, desk: Desk) -> None:
+        figures = {"accuracy_loss_low": 0.25, "size_bytes": 100.0}
+        stopped, killed = desk.start(0), desk.start(1)
+        desk.tracker.end_trial(stopped, TrialState.STOPPED, "it is dominated", figures)
+        desk.tracker.end_trial(killed, TrialState.KILLED, "by hand")
+        found = desk.tracker.trial(stopped)
+        assert found.state is TrialState.STOPPED and found.failure == "it is dominated"
+        assert dict(found.metrics) == figures and found.losses == ()
+        assert desk.tracker.trial(killed).state is TrialState.KILLED
+        desk.tracker.open_study(PLAN, True)
+        assert desk.tracker.trials(desk.study)[0] == found
+
     def test_very_long_reason_is_kept_at_least_in_part(self, desk: Desk) -> None:
         trial = desk.start(0)
         desk.tracker.end_trial(trial, TrialState.FAILED, "because " * 5000)

@@ -2,7 +2,7 @@
 
 import functools
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,6 +11,7 @@ from seqto.graph.segments import same_computation
 from seqto.graph.unpacking import has_coded_weights, unpacked
 from seqto.measuring.evaluate import measure, undone
 from seqto.measuring.prefixes import MEMORY_LIMIT, SharedRuns
+from seqto.measuring.stopping import Contest, Dominated, Rival, Stop, Watch
 from seqto.measuring.subject import Subject
 from seqto.protocols import Device, Previews, Quantizer, SharesPrefixes
 from seqto.types import Candidate, Measurement, Model, Outputs
@@ -43,11 +44,12 @@ class Attempt:
     """What a candidate scored, or why it failed.
 
     `undone` are the float layers that the device runs in integers anyway; `model` is what was
-    measured, if it is small.
+    measured, if it is small; `stopped` says why it was not measured on all samples.
     """
 
     measurement: Measurement | None = None
     failure: str = ""
+    stopped: Stop | None = None
     undone: tuple[str, ...] = ()
     model: Model | None = None
 
@@ -57,12 +59,16 @@ def attempts(
     subject: Subject,
     candidates: Sequence[Candidate],
     known: Mapping[str, Measurement] | None = None,
+    rivals: Sequence[Rival] = (),
+    may_stop: Collection[Candidate] = (),
 ) -> Iterator[Attempt]:
     """Yield each candidate's attempt, in their order.
 
-    `known` holds earlier measurements by the model's digest: no model is measured twice.
+    `known` holds earlier measurements by the model's digest: no model is measured twice. Those that
+    `may_stop` are stopped once one of the `rivals`, or an earlier candidate, dominates them.
     """
     measured = dict(known or {})
+    contest = Contest(subject, list(rivals))
     built = [_built(parts, subject, candidate) for candidate in candidates]
     shared = _shared(parts, subject, candidates, built)
     for candidate, model in zip(candidates, built, strict=True):
@@ -71,19 +77,35 @@ def attempts(
             continue
         try:
             if model.digest not in measured:
-                outputs = _of_the_float_model(model, subject)
-                if outputs is None:
-                    outputs = shared(model)
-                measurement = measure(model, subject, parts.device, outputs, candidate)
-                measured[model.digest] = measurement
+                watch = contest.watch(model.size) if candidate in may_stop else None
+                found = _measured(parts, subject, candidate, model, shared, watch)
+                contest.add(found)
+                measured[model.digest] = found
             layers = undone(candidate, model, parts.device)
         except MetricError:
             raise
+        except Dominated as dominated:
+            yield Attempt(stopped=dominated.stop)
         except Exception as error:
             yield _failed(error)
         else:
             kept = model if model.size < _SMALL else None
             yield Attempt(measured[model.digest], undone=tuple(layers), model=kept)
+
+
+def _measured(
+    parts: Tools,
+    subject: Subject,
+    candidate: Candidate,
+    model: Model,
+    shared: Callable[[Model, Watch | None], Outputs | None],
+    watch: Watch | None,
+) -> Measurement:
+    """Return what this candidate scores; the watch may raise Dominated."""
+    outputs = _of_the_float_model(model, subject)
+    if outputs is None:
+        outputs = shared(model, watch)
+    return measure(model, subject, parts.device, outputs, candidate, watch)
 
 
 def shares_prefixes(device: Device) -> bool:
@@ -101,7 +123,7 @@ def _shared(
     subject: Subject,
     candidates: Sequence[Candidate],
     built: Sequence[Model | Attempt],
-) -> Callable[[Model], Outputs | None]:
+) -> Callable[[Model, Watch | None], Outputs | None]:
     """Return what gives the outputs of these models, run in parts; None if they cannot be.
 
     Coded weights all come from a few streams, which parts cannot share: plain weights are in their
@@ -113,15 +135,15 @@ def _shared(
         if isinstance(model, Model)
     }
     if not SHARED_BYTES or len(makers) < 2 or not _shares(parts.device, subject):
-        return lambda model: None
+        return lambda model, watch: None
     places = {digest: place for place, digest in enumerate(makers)}
     how = (subject.samples, subject.batch, parts.device, subject.observed, SHARED_BYTES)
     try:
         runs = SharedRuns(list(makers.values()), *how)
     except Exception as error:  # Whatever a quantizer raises: the files themselves may run.
         _log.info("Candidates run as wholes: %s", reason(error))
-        return lambda model: None
-    return lambda model: runs.outputs(places[model.digest])
+        return lambda model, watch: None
+    return lambda model, watch: runs.outputs(places[model.digest], watch)
 
 
 def _decoded(quantizer: Quantizer, subject: Subject, candidate: Candidate, model: Model) -> Model:

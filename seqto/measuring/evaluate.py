@@ -15,6 +15,7 @@ from seqto.graph.unpacking import has_coded_weights
 from seqto.measuring.float_share import FLOAT_SHARE, float_share
 from seqto.measuring.loss import losses_of
 from seqto.measuring.outputs import run_all
+from seqto.measuring.stopping import Watch
 from seqto.measuring.subject import Subject
 from seqto.metrics.intervals import mean_of
 from seqto.protocols import Device, MeasuresLoading, Program
@@ -43,16 +44,20 @@ def measure(
     device: Device,
     outputs: Outputs | None = None,
     candidate: Candidate | None = None,
+    watch: Watch | None = None,
 ) -> Measurement:
     """Measure this model on the device.
 
     If outputs are given, it runs for the first samples only, to check them; the float model's are
-    taken as they are. How much is left in float is known only of a candidate.
+    taken as they are. How much is left in float is known only of a candidate, which a `watch` may
+    stop.
     """
     program, loading = _loaded(model, device)
     try:
         if outputs is None or not _are_its_own(outputs, program, model, subject):
-            outputs = run_all(program, model, subject.samples, subject.batch, subject.observed)
+            outputs = run_all(
+                program, model, subject.samples, subject.batch, subject.observed, watch=watch
+            )
         latency = program.time(subject.example)
     finally:
         program.close()

@@ -1,7 +1,8 @@
 """A model's outputs for all samples on a device, and their file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -15,6 +16,14 @@ _SHAPES = ":shapes"
 """Behind the name of an output in its file: the shapes of its entries, which are not all equal."""
 
 
+class Sees(Protocol):
+    """Is shown outputs as they come."""
+
+    def see(self, start: int, entries: Sequence[Entry]) -> None:
+        """Take the outputs of the samples from `start` on."""
+        ...
+
+
 def outputs_of(
     model: Model,
     samples: Samples,
@@ -22,11 +31,12 @@ def outputs_of(
     device: Device,
     observed: Observed,
     what: str = "",
+    watch: Sees | None = None,
 ) -> Outputs:
     """Return the model's outputs for all samples on the device; `what` is said with their count."""
     program = device.load(model)
     try:
-        return run_all(program, model, samples, batch, observed, what)
+        return run_all(program, model, samples, batch, observed, what, watch)
     finally:
         program.close()
 
@@ -38,9 +48,13 @@ def run_all(
     batch: int,
     observed: Observed,
     what: str = "",
+    watch: Sees | None = None,
 ) -> Outputs:
-    """Return the outputs of a loaded model for all samples, run in batches; all are finite."""
-    entries = _entries(program, model, samples, batch, observed)
+    """Return the outputs of a loaded model for all samples, run in batches; all are finite.
+
+    A `watch` sees them as they come, and may raise.
+    """
+    entries = _entries(program, model, samples, batch, observed, watch)
     outputs = together(counted(what, entries, len(samples)) if what else entries, len(samples))
     if names := _not_finite(outputs):
         raise NotFiniteError(
@@ -91,13 +105,21 @@ def _apart(values: np.ndarray, layout: np.ndarray, samples: int) -> tuple[np.nda
 
 
 def _entries(
-    program: Program, model: Model, samples: Samples, batch: int, observed: Observed
+    program: Program,
+    model: Model,
+    samples: Samples,
+    batch: int,
+    observed: Observed,
+    watch: Sees | None,
 ) -> Iterator[Entry]:
     names = [each.name for each in model.proto.graph.output]
     start = 0
     for inputs in samples.batches(batch):
         made: Entry = dict(zip(names, program.run(inputs), strict=True))
-        yield from observed.entries(made, samples, start, batch)
+        entries = observed.entries(made, samples, start, batch)
+        if watch is not None:
+            watch.see(start, entries)
+        yield from entries
         start += samples.fixed_batch or batch
 
 

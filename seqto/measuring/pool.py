@@ -23,6 +23,7 @@ from seqto.measuring.evaluate import load_in_turns
 from seqto.measuring.parts import Parts
 from seqto.measuring.provenance import machine_of
 from seqto.measuring.record import Assignment, Recorder
+from seqto.measuring.stopping import Rival
 from seqto.measuring.subject import Subject, prepare_subject
 from seqto.protocols import SeveralWorkers, TrialLog
 from seqto.types import Candidate, Measurement, Model
@@ -123,7 +124,8 @@ class Pool:
     ) -> Iterator[str]:
         for group in groups:
             candidates = [each.candidate for each in group]
-            made = attempts(self._parts, self._subject, candidates, self._known)
+            contest = (self._rivals(), may_stop(group))
+            made = attempts(self._parts, self._subject, candidates, self._known, *contest)
             for each in group:
                 trial = recorder.start(each)
                 yield self._recorded(recorder, trial, each, next(made))
@@ -160,13 +162,18 @@ class Pool:
     def _submit(self, group: Sequence[Assignment]) -> "Future[list[Attempt]]":
         candidates = [each.candidate for each in group]
         # Not what was measured of them: each group would send more than the one before.
-        known = set(self._known)
+        contest = (self._rivals(), may_stop(group))
+        given = (candidates, set(self._known), self._room, *contest)
         try:
-            return self._started().submit(_measure, candidates, known, self._room)
+            return self._started().submit(_measure, *given)
         except BrokenProcessPool:
             # Another group broke it, and that group's result reports the crash.
             self.close()
-            return self._started().submit(_measure, candidates, known, self._room)
+            return self._started().submit(_measure, *given)
+
+    def _rivals(self) -> list[Rival]:
+        """Return what is measured by now."""
+        return [Rival.of(each) for each in self._known.values() if each.losses]
 
     def _result(self, running: Running) -> list[Attempt]:
         """Return the group's attempts; after a crash, try each candidate in its own process."""
@@ -264,7 +271,13 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def _measure(candidates: Sequence[Candidate], known: Collection[str], room: int) -> list[Attempt]:
+def _measure(
+    candidates: Sequence[Candidate],
+    known: Collection[str],
+    room: int,
+    rivals: Sequence[Rival],
+    stoppable: Collection[Candidate],
+) -> list[Attempt]:
     """Measure these candidates; models of a known digest are returned without figures.
 
     There is room for so many bytes of models: the others are not sent.
@@ -272,7 +285,7 @@ def _measure(candidates: Sequence[Candidate], known: Collection[str], room: int)
     empty = {digest: Measurement({}, digest) for digest in known}
     found = []
     try:
-        for each in attempts(_Job.parts, _Job.subject, candidates, empty):
+        for each in attempts(_Job.parts, _Job.subject, candidates, empty, rivals, stoppable):
             size = each.model.size if each.model is not None else 0
             if size > room:
                 found.append(replace(each, model=None))
@@ -282,6 +295,11 @@ def _measure(candidates: Sequence[Candidate], known: Collection[str], room: int)
         return found
     finally:
         give_back()
+
+
+def may_stop(group: Sequence[Assignment]) -> set[Candidate]:
+    """Return the candidates that are stopped once they cannot be on the front."""
+    return {each.candidate for each in group if each.may_stop}
 
 
 def group_size(subject: Subject, most: int) -> int:

@@ -3,13 +3,14 @@
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from seqto.errors import DeviceError
 from seqto.graph.segments import Cut, clean_cuts, common_nodes, in_order, part
 from seqto.graph.steps import Step
 from seqto.measuring.outputs import is_finite, outputs_of
+from seqto.measuring.stopping import Watch
 from seqto.protocols import Device
 from seqto.types import Arrays, Entry, Model, Observed, Outputs, Samples, together
 
@@ -67,23 +68,24 @@ class SharedRuns:
         """How many bytes of activations are kept now."""
         return sum(each.size for each in self._kept)
 
-    def outputs(self, index: int) -> Outputs:
+    def outputs(self, index: int, watch: Watch | None = None) -> Outputs:
         """Return this model's outputs for all samples, bit-identical to `run_all`.
 
-        An error of loading or running this model is raised; the other models stay usable.
+        An error of loading or running this model is raised; the other models stay usable. A `watch`
+        may stop the model.
         """
         self._go_to(index)
         start = self._start(index)
         cuts = self._plan(index, start)
         if start is None and not cuts:
-            return self._whole(index)
+            return self._whole(index, watch)
         try:
-            outputs = self._in_parts(index, start, cuts)
+            outputs = self._in_parts(index, start, cuts, watch)
         except DeviceError as error:
             _log.info("A candidate runs as a whole because a part of it fails: %s", error)
             # The whole model may still run, or it fails with its own error.
-            return self._whole(index)
-        return outputs if is_finite(outputs) else self._whole(index)
+            return self._whole(index, watch)
+        return outputs if is_finite(outputs) else self._whole(index, watch)
 
     def _go_to(self, index: int) -> None:
         """Drop the activations that the model at `index` does not share."""
@@ -124,16 +126,18 @@ class SharedRuns:
                 last = route.layers[fitting[-1]]
         return chosen[::-1]
 
-    def _whole(self, index: int) -> Outputs:
-        model = self._models[index]()
-        return outputs_of(model, self._samples, self._batch, self._device, self._observed)
+    def _whole(self, index: int, watch: Watch | None) -> Outputs:
+        how = (self._samples, self._batch, self._device, self._observed)
+        return outputs_of(self._models[index](), *how, watch=watch)
 
-    def _in_parts(self, index: int, start: "_Kept | None", cuts: Sequence[Cut]) -> Outputs:
+    def _in_parts(
+        self, index: int, start: "_Kept | None", cuts: Sequence[Cut], watch: Watch | None
+    ) -> Outputs:
         """Run the model from this start, keep the activations at the cuts, return its outputs."""
         route, model = self._routes[index], in_order(self._models[index]())
         places = dict.fromkeys([start.cut if start else route.first, *cuts, route.end])
         new = {cut: _Kept(cut) for cut in cuts}
-        outputs: list[Entry] = []
+        outputs: dict[int, Sequence[Entry]] = {}
         with contextlib.ExitStack() as stack:
             steps = []
             for here, there in itertools.pairwise(places):
@@ -141,17 +145,37 @@ class SharedRuns:
                 stack.callback(steps[-1].close)
             # The sessions have its weights.
             del model
-            begun = start.batches if start else self._samples.batches(self._batch)
-            for number, tensors in enumerate(begun):
+            for number, tensors in self._begun(start, None if new else watch):
                 for step in steps:
                     tensors = step.run(tensors)
                     if step.end in new:
                         new[step.end].add(tensors)
                         self._let_go(new)
-                at = number * (self._samples.fixed_batch or self._batch)
-                outputs += self._observed.entries(tensors, self._samples, at, self._batch)
+                at = number * self._size
+                outputs[number] = self._observed.entries(tensors, self._samples, at, self._batch)
+                if watch is not None:
+                    watch.see(at, outputs[number])
         self._kept += new.values()
-        return together(outputs, len(outputs))
+        entries = [each for number in sorted(outputs) for each in outputs[number]]
+        return together(entries, len(entries))
+
+    @property
+    def _size(self) -> int:
+        """How many samples a batch has."""
+        return self._samples.fixed_batch or self._batch
+
+    def _begun(self, start: "_Kept | None", watch: Watch | None) -> Iterator[tuple[int, Arrays]]:
+        """Yield the number of each batch with the tensors to start from.
+
+        What is kept is given in the order of the watch: those that are likely lost come first.
+        """
+        if start is None:
+            yield from enumerate(self._samples.batches(self._batch))
+            return
+        numbers: Iterable[int] = range(len(start.batches))
+        if watch is not None:
+            numbers = dict.fromkeys(sample // self._size for sample in watch.order)
+        yield from ((number, start.batches[number]) for number in numbers)
 
     def _let_go(self, new: dict[Cut, "_Kept"]) -> None:
         """Drop the earliest new activations while everything together exceeds the limit."""

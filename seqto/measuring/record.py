@@ -20,6 +20,8 @@ class Assignment:
 
     index: int
     candidate: Candidate
+    may_stop: bool = False
+    """Whether it counts for nothing once it is certain not to be on the front."""
 
 
 @dataclass
@@ -48,7 +50,10 @@ class Recorder:
     def end(self, trial: str, assignment: Assignment, made: Attempt) -> None:
         """Record a candidate's attempt; a model measured before keeps its earlier figures."""
         measurement = made.measurement
-        if measurement is None:
+        if made.stopped is not None:
+            known = {name: as_measured(name, value) for name, value in made.stopped.figures.items()}
+            self.log.end_trial(trial, TrialState.STOPPED, made.stopped.why, known)
+        elif measurement is None:
             self.log.end_trial(trial, TrialState.FAILED, made.failure)
         else:
             self._notice(assignment, made)

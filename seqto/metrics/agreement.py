@@ -1,6 +1,6 @@
 """Agreement of a candidate's predictions with the float model's."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import ConfigDict, Field
@@ -16,6 +16,7 @@ class Top1Agreement:
     """How often the top prediction differs."""
 
     name: str = "top1"
+    judges_alone: ClassVar[bool] = True
 
     def losses(self, reference: Outputs, outputs: Outputs) -> np.ndarray:
         """Return 1 for each sample whose top class is not the float model's, else 0."""
@@ -28,6 +29,7 @@ class TopKAgreement:
     """How much of the top k differs, ignoring their order."""
 
     name: str = "topk"
+    judges_alone: ClassVar[bool] = True
     k: Annotated[int, Field(ge=1)] = 5
 
     def losses(self, reference: Outputs, outputs: Outputs) -> np.ndarray:

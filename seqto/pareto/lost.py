@@ -13,7 +13,7 @@ _KINDS = tuple(f"{kind.__name__}: " for kind in (DeviceTransportError, DeviceUnr
 
 def lost(trials: Sequence[Trial]) -> list[Trial]:
     """Return the lost trials of candidates that no other trial measured, one of each candidate."""
-    known = {each.candidate.key for each in trials if each.state is TrialState.COMPLETE}
+    known = {each.candidate.key for each in trials if each.state.is_settled}
     missing = {
         each.candidate.key: each
         for each in trials

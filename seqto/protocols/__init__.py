@@ -29,7 +29,7 @@ from seqto.protocols.devices import (
     SharesPrefixes,
     StandIn,
 )
-from seqto.protocols.metrics import Metric
+from seqto.protocols.metrics import JudgesAlone, Metric
 from seqto.protocols.quantizers import Learns, Previews, Quantizer, SeveralSchemes
 from seqto.protocols.searches import Search, SearchesLatency
 from seqto.protocols.sensitivities import PredictsPrecisions, Sensitivity
@@ -59,6 +59,7 @@ __all__ = [
     "Harm",
     "HasInputs",
     "HasNeeds",
+    "JudgesAlone",
     "Learns",
     "MeasuresLoading",
     "Metric",

@@ -1,7 +1,7 @@
 """What accuracy loss means."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -20,3 +20,13 @@ class Metric(Protocol):
     def losses(self, reference: Outputs, outputs: Outputs) -> np.ndarray | Sequence[float]:
         """Return the accuracy loss of each sample, a fraction in [0, 1]."""
         ...
+
+
+@runtime_checkable
+class JudgesAlone(Protocol):
+    """Optional, for a metric that may say that a sample's loss depends on its own outputs alone.
+
+    Candidates are then stopped as soon as the samples that ran have lost too much.
+    """
+
+    judges_alone: ClassVar[bool]

@@ -33,8 +33,14 @@ class TrialLog(Protocol):
         """Record a trial's figures, or those of an earlier trial of the same model, as COMPLETE."""
         ...
 
-    def end_trial(self, trial: str, state: TrialState, reason: str) -> None:
-        """Record that a trial FAILED or was KILLED, and why."""
+    def end_trial(
+        self,
+        trial: str,
+        state: TrialState,
+        reason: str,
+        figures: Mapping[str, float] | None = None,
+    ) -> None:
+        """Record that a trial FAILED, or was KILLED or STOPPED, why, and what is known of it."""
         ...
 
     def trial(self, trial: str) -> Trial:

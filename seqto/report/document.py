@@ -27,7 +27,7 @@ def report(record: StudyRecord, front: Front, environment: Mapping[str, str]) ->
     - `recommended`: alias -> index of a candidate
     - `lost`: the indices of candidates that nobody measured because their device got lost
     - `candidates`: every trial by index, failed ones and duplicates included: `index`, `key`,
-      `run_id`, `state` (RUNNING, COMPLETE, FAILED, KILLED), `pareto` (is it on the front),
+      `run_id`, `state` (RUNNING, COMPLETE, FAILED, KILLED, STOPPED), `pareto` (is it on the front),
       `aliases`, `excluded_layers`, `excluded_count`, `precisions`,
       `scheme` (or null), `metrics`,
       `model_sha256` (null if it has no model), `session` (options of ONNX Runtime that it

@@ -249,7 +249,8 @@ def table_of(found: Ended, most: int) -> Table:
 
 def _state(trial: Trial, found: Ended) -> Text:
     if trial.state != TrialState.COMPLETE:
-        return Text(trial.state.value.lower(), "red")
+        style = "dim" if trial.state is TrialState.STOPPED else "red"
+        return Text(trial.state.value.lower(), style)
     return Text("on the front so far", "green") if trial.id in found.front else Text("")
 
 

@@ -172,7 +172,8 @@ def study_page(
         layers=_layers(record),
         strip_of=_strip_of(data["strip"], record, front),
         score_in_words=_score_in_words(record),
-        failures=[each for each in _by_index(record) if each.failure],
+        failures=[each for each in _by_index(record) if each.failure and not _is_stopped(each)],
+        stopped=[each for each in _by_index(record) if _is_stopped(each)],
         schemes=_schemes(record),
         exclusions=(exclusions or {}).get("layers", []),
         environment=environment,
@@ -324,6 +325,10 @@ def choices(record: StudyRecord, front: Front, links: PageLinks = NO_LINKS) -> l
         )
         for trial in {each.trial.id: each.trial for each in front.recommended}.values()
     ]
+
+
+def _is_stopped(trial: Trial) -> bool:
+    return trial.state is TrialState.STOPPED
 
 
 def _by_index(record: StudyRecord) -> list[Trial]:

@@ -30,7 +30,7 @@ class _WithGaps(Planned):
     _gaps: Gaps | None = None
 
     def tell(self, trial: Trial) -> None:
-        """After the last one, add a budget where harm falls too far between two of them."""
+        """After the last one, add a budget where the loss falls too far between two of them."""
         if self._gaps is None:
             return
         self._gaps.tell(trial)
@@ -64,7 +64,7 @@ class BudgetSearch(_WithGaps):
         planned = {menu.candidate(each): each for each in choices}
         self.plan(planned)
         solve = functools.partial(_solve, menu)
-        self._gaps = Gaps(menu, planned, solve, _HOPELESS, _HARDLY_ANY)
+        self._gaps = Gaps(menu, planned, solve)
 
     def start_timed(self, ranking: Sequence[LayerScore], latency: LatencyModel, goal: Goal) -> None:
         """Solve the program that knows latency, for as many harms as there are budgets."""
@@ -77,8 +77,8 @@ class BudgetSearch(_WithGaps):
 
     @property
     def _budgets(self) -> int:
-        # Their ends, the smallest model and the float one, are seldom worth an evaluation.
-        return self.budgets or self.evaluations + 2
+        # A few show where losses fall; gaps are filled there.
+        return self.budgets or max(self.evaluations - 1, 6)
 
 
 def solutions(menu: Menu, budgets: int) -> list[list[int]]:

@@ -1,17 +1,29 @@
-"""Choices between two neighbours whose measured harms are far apart."""
+"""Choices between two neighbours whose likely losses are far apart."""
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from seqto.figures import EXPECTED
 from seqto.search.options import Menu
 from seqto.types import Candidate, Trial, TrialState
 
-_WIDE = 12.0
-"""From how many times the harm of its larger neighbour on a choice is too far from it."""
+_WIDE = 1.6
+"""From how many times the loss of its larger neighbour on a choice is too far from it."""
 
-_MOST = 3
+_APART = 1.04
+"""How many times the bytes of the smaller neighbour the larger one has at least: between choices
+that are closer, a loss that falls at once would take all that may be added."""
+
+_MOST = 5
 """How many choices are added at most."""
+
+_HOPELESS, _HARDLY_ANY = 0.15, 0.003
+"""The likely losses between which gaps are of interest."""
+
+_USUAL = 0.2
+"""The loss of a classifier, as a multiple of the square root of its divergence."""
 
 Solve = Callable[[float, list[int]], list[int]]
 """Returns the best choice within so many bytes, given one that fits."""
@@ -22,27 +34,27 @@ class Gaps:
     """Finds where measured choices leave a gap, and what to put there.
 
     Harms add up only nearly: predicted in even steps, they may fall by a thousand times in one of
-    them. Of interest are gaps between the harms `hopeless` and `hardly_any`.
+    them. A few choices show where the loss falls, and the others are put there.
     """
 
     menu: Menu
     choices: dict[Candidate, list[int]]
     solve: Solve
-    hopeless: float
-    hardly_any: float
-    _harms: dict[Candidate, float] = field(default_factory=dict)
+    _losses: dict[Candidate, float] = field(default_factory=dict)
     _added: int = 0
 
     def tell(self, trial: Trial) -> None:
         """Take note of what was measured; the float model is nobody's neighbour."""
         known = trial.state is TrialState.COMPLETE and "divergence" in trial.metrics
         if known and not trial.candidate.is_float:
-            self._harms[trial.candidate] = trial.metrics["divergence"]
+            usual = _USUAL * math.sqrt(trial.metrics["divergence"])
+            self._losses[trial.candidate] = trial.metrics.get(EXPECTED, usual)
 
     def next(self) -> Candidate | None:
         """Return a choice for the widest gap that one fits into; None if no gap is worth it."""
-        known = sorted(self._harms, key=lambda each: self.menu.bytes(self.choices[each]))
-        gaps = sorted(itertools.pairwise(known), key=self._width, reverse=True)
+        known = sorted(self._losses, key=lambda each: self.menu.bytes(self.choices[each]))
+        apart = filter(self._is_apart, itertools.pairwise(known))
+        gaps = sorted(apart, key=self._width, reverse=True)
         for gap in gaps if self._added < _MOST else ():
             if self._width(gap) < _WIDE:
                 break
@@ -56,10 +68,14 @@ class Gaps:
                 return candidate
         return None
 
+    def _is_apart(self, gap: Sequence[Candidate]) -> bool:
+        smaller, larger = (self.menu.bytes(self.choices[each]) for each in gap)
+        return larger >= _APART * smaller
+
     def _width(self, gap: Sequence[Candidate]) -> float:
-        """Return how many times the harm falls, as far as that is of interest."""
-        high, low = (self._harms[each] for each in gap)
-        return min(high, self.hopeless) / max(low, self.hardly_any)
+        """Return how many times the loss falls, as far as that is of interest."""
+        high, low = (self._losses[each] for each in gap)
+        return min(high, _HOPELESS) / max(low, _HARDLY_ANY)
 
     def _begun_as(self, smaller: list[int], larger: list[int], choice: list[int]) -> list[int]:
         """Return the choice with what both neighbours begin with, which then runs once."""

@@ -129,7 +129,11 @@ def _search_once(
     failed = 0
     while candidates := search.ask(study.settings.batch):
         say("measuring", index, index + len(candidates) + search.remaining())
-        batch = [Assignment(index + place, each) for place, each in enumerate(candidates)]
+        may_stop = isinstance(search, Race) and study.settings.only_loss_and_size
+        batch = [
+            Assignment(index + place, each, may_stop and each not in full)
+            for place, each in enumerate(candidates)
+        ]
         index += len(batch)
         learned = False
         for each, trial in zip(batch, trials.of(batch), strict=True):
@@ -263,9 +267,7 @@ class _Trials:
         self, run: str, tracker: TrialLog, launch: Launch, trials: Sequence[Trial]
     ) -> None:
         self._run, self._tracker, self._launch = run, tracker, launch
-        self._ended = {
-            each.candidate.key: each for each in trials if each.state is TrialState.COMPLETE
-        }
+        self._ended = {each.candidate.key: each for each in trials if each.state.is_settled}
         self.measured = 0
 
     def of(self, batch: Sequence[Assignment]) -> Iterator[Trial]:

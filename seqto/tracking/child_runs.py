@@ -23,6 +23,7 @@ from seqto.tracking.records import (
     is_evaluation,
     losses_document,
     measurement_tags,
+    state_tags,
 )
 from seqto.tracking.runs import INSTEAD, Runs
 from seqto.tracking.ui import first_looks
@@ -104,11 +105,18 @@ class ChildRuns:
             self._ended = self.runs.keep_one(started.study, started.candidate.key)
             self._digests.get(started.study, set()).add(measurement.model_sha256)
 
-    def end(self, run_id: str, state: TrialState, reason: str) -> None:
+    def end(
+        self,
+        run_id: str,
+        state: TrialState,
+        reason: str,
+        figures: Mapping[str, float] | None = None,
+    ) -> None:
         """Record why a candidate was not measured, and end its run."""
         started = self._started.pop(run_id, None) or self._read_whole(run_id)
         params = started.params if started else None
-        self.runs.write(run_id, params=params, tags={"seqto.failure": reason})
+        tags = {"seqto.failure": reason, **state_tags(state)}
+        self.runs.write(run_id, params=params, metrics=figures, tags=tags)
         self.runs.end(run_id, state)
         if started is not None:
             # Last, because runs have to be ended also where artifacts cannot be stored.

@@ -86,9 +86,17 @@ class MemoryTracker:
             machine=measurement.machine,
         )
 
-    def end_trial(self, trial: str, state: TrialState, reason: str) -> None:
+    def end_trial(
+        self,
+        trial: str,
+        state: TrialState,
+        reason: str,
+        figures: Mapping[str, float] | None = None,
+    ) -> None:
         """Record why a trial ended."""
-        self._trials[trial] = dataclasses.replace(self.trial(trial), state=state, failure=reason)
+        self._trials[trial] = dataclasses.replace(
+            self.trial(trial), state=state, failure=reason, metrics=dict(figures or {})
+        )
 
     def trial(self, trial: str) -> Trial:
         """Return a trial by its id."""

@@ -108,9 +108,15 @@ class MlflowTracker:
         self._candidates.finish(trial, measurement, duplicate_of)
 
     @in_one_go
-    def end_trial(self, trial: str, state: TrialState, reason: str) -> None:
+    def end_trial(
+        self,
+        trial: str,
+        state: TrialState,
+        reason: str,
+        figures: Mapping[str, float] | None = None,
+    ) -> None:
         """Record the reason as a tag, then end the run."""
-        self._candidates.end(trial, state, reason)
+        self._candidates.end(trial, state, reason, figures)
 
     @in_one_go
     def trial(self, trial: str) -> Trial:

@@ -31,14 +31,19 @@ STATUS = {
     TrialState.COMPLETE: "FINISHED",
     TrialState.FAILED: "FAILED",
     TrialState.KILLED: "KILLED",
+    TrialState.STOPPED: "KILLED",
 }
 """MLflow's names for how a run ended."""
 
 _STATES = {
     "RUNNING": TrialState.RUNNING,
     "SCHEDULED": TrialState.RUNNING,
-    **{status: state for state, status in STATUS.items()},
+    "FINISHED": TrialState.COMPLETE,
+    "FAILED": TrialState.FAILED,
+    "KILLED": TrialState.KILLED,
 }
+_STOPPED = "seqto.stopped"
+"""The tag of a run that was ended because it could not be on the front."""
 _BASELINE = "float_"
 _LONGEST_NAMES = 4000
 """How long the names of layers in a tag may be; MLflow cuts tags at 8000 characters."""
@@ -111,6 +116,17 @@ def index_of(run: Run) -> int | None:
     return None if found is None else int(found)
 
 
+def state_tags(state: TrialState) -> dict[str, str]:
+    """Return the tags that tell how a run ended, where MLflow's own status does not."""
+    return {_STOPPED: "true"} if state is TrialState.STOPPED else {}
+
+
+def state_of(run: Run) -> TrialState:
+    """Return the state of a run."""
+    state = _STATES[run.info.status]
+    return TrialState.STOPPED if state is TrialState.KILLED and _STOPPED in run.data.tags else state
+
+
 def trial_of(run: Run, candidate: Candidate, losses: tuple[float, ...]) -> Trial:
     """Return the trial of this candidate's run."""
     tags = run.data.tags
@@ -119,7 +135,7 @@ def trial_of(run: Run, candidate: Candidate, losses: tuple[float, ...]) -> Trial
         id=run.info.run_id,
         index=index_of(run) or 0,
         candidate=candidate,
-        state=_STATES[run.info.status],
+        state=state_of(run),
         metrics=dict(run.data.metrics),
         model_sha256=tags.get("seqto.sha256", ""),
         session={

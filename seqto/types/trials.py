@@ -23,12 +23,21 @@ class Measurement:
 
 
 class TrialState(enum.StrEnum):
-    """The state of a trial; only COMPLETE trials can be on a front."""
+    """The state of a trial; only COMPLETE trials can be on a front.
+
+    A STOPPED one was certain not to be on it before all samples had run.
+    """
 
     RUNNING = "RUNNING"
     COMPLETE = "COMPLETE"
     FAILED = "FAILED"
     KILLED = "KILLED"
+    STOPPED = "STOPPED"
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether there is nothing left to measure."""
+        return self in (TrialState.COMPLETE, TrialState.STOPPED)
 
 
 @dataclass(frozen=True)

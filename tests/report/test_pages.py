@@ -34,7 +34,8 @@ def test_the_policy_names_the_pages_only_script() -> None:
         "",
     )
     lists = dict.fromkeys(
-        ("choices", "titles", "rows", "float_figures", "layers", "failures", "schemes"), ()
+        ("choices", "titles", "rows", "float_figures", "layers", "failures", "stopped", "schemes"),
+        (),
     )
     others = {"exclusions": (), "objectives": "", "environment": {}, "tags": {}, "remarks": {}}
     page = render(TEMPLATE, {"a": 1}, title=NASTY, **values, **lists, **others)

@@ -1,5 +1,6 @@
 """Budgets that are added where what was measured leaves a gap."""
 
+import itertools
 from collections.abc import Callable
 
 import pytest
@@ -49,11 +50,45 @@ def collapsing(size: float) -> float:
     return 0.3 if size < 22_000 else 0.0003
 
 
-def test_nothing_is_added_where_harm_falls_evenly(scores: list[LayerScore]) -> None:
+def slowly(size: float) -> float:
+    """A harm that falls by less than 2.5 times, and the loss by the root of that."""
+    return float(0.05 * 2.0 ** (-size / 200_000))
+
+
+def test_nothing_is_added_where_loss_falls_slowly(scores: list[LayerScore]) -> None:
     search = BudgetSearch()
     search.start(scores)
     planned = search.remaining()
-    assert len(measured(search, scores, falling)) == planned
+    assert len(measured(search, scores, slowly)) == planned
+
+
+def test_losses_of_neighbours_are_near_after_few_more(scores: list[LayerScore]) -> None:
+    search = BudgetSearch(budgets=6)
+    search.start(scores)
+    planned = search.remaining()
+    found = measured(search, scores, falling)
+    assert planned < len(found) <= planned + 5
+
+    def steps(points: list[tuple[float, float]]) -> list[float]:
+        """Return how many times the likely losses fall, where there are steps in between."""
+        losses = [
+            min(max(0.2 * harm**0.5, 0.003), 0.15) for size, harm in sorted(points) if size < 41_000
+        ]
+        return [high / low for high, low in itertools.pairwise(losses)]
+
+    before, after = steps(found[:planned]), steps(found)
+    assert max(before) > 1.6 >= max(after)
+
+
+def test_a_loss_that_is_foreseen_counts_more_than_its_harm(scores: list[LayerScore]) -> None:
+    search = BudgetSearch()
+    search.start(scores)
+    planned: list[Candidate] = search.ask(100)
+    for at, candidate in enumerate(planned):
+        # The harm falls at once, but the loss does not.
+        metrics = {"divergence": 0.5 if at < 3 else 1e-6, "expected_loss": 0.01}
+        search.tell(Trial("", at, candidate, TrialState.COMPLETE, metrics))
+    assert search.ask(100) == []
 
 
 def test_where_harm_falls_at_once_budgets_are_added_there(scores: list[LayerScore]) -> None:
@@ -62,12 +97,15 @@ def test_where_harm_falls_at_once_budgets_are_added_there(scores: list[LayerScor
     planned = search.remaining()
     found = measured(search, scores, collapsing)
     added = [size for size, _ in found[planned:]]
-    assert 2 <= len(added) <= 3
+    assert 2 <= len(added) <= 5
     below = max(size for size, harm in found[:planned] if harm > 0.1)
     above = min(size for size, harm in found[:planned] if harm < 0.1)
     # Each halves what is left of the gap.
     assert all(below < size < above for size in added)
     assert len(set(added)) == len(added)
+    # Close to where it falls nothing is to be gained.
+    closest = min(b / a for a, b in itertools.pairwise(sorted({*added, below, above})))
+    assert closest > 1.01
 
 
 @pytest.mark.parametrize("state", [TrialState.FAILED, TrialState.KILLED])

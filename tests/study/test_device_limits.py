@@ -104,7 +104,7 @@ def test_a_screened_search_goes_on_without_the_layer(
     }
     outcome = lab(tmp_path, FakeDevice(crashes=["conv1"]), **others).run(tracker)
     assert set(excluded(tracker)) == {"conv1"}
-    good = [each for each in outcome.record.trials if each.state is TrialState.COMPLETE]
+    good = [each for each in outcome.record.trials if each.state.is_settled]
     assert len(good) == len({each.candidate.key for each in good}) >= 3
     assert quantized_in_good_trials(outcome) == {"conv0", "conv2", "fc"}
     assert sum(each.state is TrialState.FAILED for each in outcome.record.trials) == 1

@@ -22,7 +22,7 @@ from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.study import explore
 from seqto.study.run import Outcome
 from seqto.tracking.memory import MemoryTracker
-from seqto.types import INT8, SCHEMES, SCREENING, Candidate, Model, TrialState, sha256
+from seqto.types import INT8, SCHEMES, SCREENING, Candidate, Model, sha256
 from seqto.workspace import Workspace
 
 FIRST, SECOND = "7 bits per tensor, safe", "uint8 per channel, safe"
@@ -94,9 +94,11 @@ def test_candidates_are_made_from_the_bases_only(lab: Lab, tracker: MemoryTracke
     found = candidates(outcome)
     # Which of them a screen lets through is up to the front; a ladder is climbed from each.
     assert {each.scheme for each in found} <= {FIRST, SECOND}
-    assert {trial.state for trial in outcome.record.trials} == {TrialState.COMPLETE}
+    assert all(trial.state.is_settled for trial in outcome.record.trials)
     layers = lab.subject.layer_names
-    assert Candidate.of(dict.fromkeys(layers, INT8), FIRST) in found
+    complete = {each.candidate for each in outcome.record.trials if each.losses}
+    # What everybody would try is measured in full, whatever is smaller.
+    assert complete >= {Candidate.of(dict.fromkeys(layers, INT8), each) for each in (FIRST, SECOND)}
     assert len({each.key for each in found}) == len(found) > 3
 
 
