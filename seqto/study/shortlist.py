@@ -60,12 +60,13 @@ def screened_objectives(goal: Goal) -> tuple[str, ...]:
 def spread(
     trials: Sequence[Trial], count: int, samples: int, objectives: Sequence[str] = SCREENED
 ) -> list[Trial]:
-    """Return `count` of the front's trials, in even steps of the logarithm of their likely loss.
+    """Return `count` of the front's trials, in even steps of the logarithms of loss and cost.
 
     They reach from where models no longer work to where one or two of the samples that they are
     evaluated on change; where losses count samples, one is enough beyond each of these ends. Losses
     span orders of magnitude: even steps of size would favour large models, whose losses are too
-    small to tell apart, and even steps of loss would favour ruined ones.
+    small to tell apart, and even steps of loss would favour ruined ones. Costs are known, while
+    losses are guessed from a few samples: where two guesses agree, costs still tell trials apart.
     """
     front = non_dominated(trials, objectives)
     likely = dict(zip(map(id, trials), _likely_losses(trials), strict=True))
@@ -81,12 +82,22 @@ def spread(
         most = min((each for each in logs if each >= high), default=high)
         least = max((each for each in logs if each <= least), default=least)
         worth = set(np.flatnonzero((logs >= least) & (logs <= most)).tolist())
-    for target in np.linspace(high, low, max(count - len(chosen), 0)):
+    ways = _way(logs, high, low)
+    if len(objectives) == len(SCREENED):
+        costs = np.log([max(trial.metrics[objectives[1]], _TINY) for trial in front])
+        ends = (costs[np.abs(logs - end).argmin()] for end in (high, low))
+        ways = (ways + _way(costs, *ends)) / 2
+    for target in np.linspace(0, 1, max(count - len(chosen), 0)):
         left = sorted(worth - chosen)
         if left:
-            distances = np.abs(logs[left] - target)
+            distances = np.abs(ways[left] - target)
             chosen.add(left[int(distances.argmin())])
     return [front[at] for at in sorted(chosen)]
+
+
+def _way(values: np.ndarray, start: float, end: float) -> np.ndarray:
+    """Return which share of the way from start to end each value has come, beyond them too."""
+    return np.asarray((values - start) / (end - start)) if start != end else np.zeros(len(values))
 
 
 def _cheapest(front: Sequence[Trial], objectives: Sequence[str], works: np.ndarray) -> set[int]:

@@ -390,13 +390,42 @@ def test_spread_takes_the_front_and_no_ruined_model(count: int) -> None:
 
 
 def test_spread_steps_evenly_in_orders_of_magnitude() -> None:
-    line = screened_trials([(0.25 * 4.0**-at, 10.0 * at) for at in range(6)])
+    line = screened_trials([(0.25 * 4.0**-at, 10.0 * 1.2**at) for at in range(6)])
     # A loss of 1.5 of 240 samples is a divergence of 0.001.
     assert sorted(trial.index for trial in spread(line, 3, samples=240)) == [0, 2, 4]
 
 
+def test_sizes_tell_trials_apart_whose_likely_losses_are_alike() -> None:
+    # EfficientNet-Lite0: harms and losses guessed from 16 photos, and megabytes.
+    seen = [
+        (0.43785, 0.17681, 1.251),
+        (0.10713, 0.08521, 1.593),
+        (0.04403, 0.05920, 1.930),
+        (0.01471, 0.02670, 2.302),
+        (0.01198, 0.02752, 2.681),
+        (0.00413, 0.01637, 2.879),
+        (0.00198, 0.01116, 3.077),
+        (0.00177, 0.00921, 3.473),
+        (0.00033, 0.00458, 3.958),
+        (0.00025, 0.00332, 4.443),
+    ]
+    line = [
+        replace(each, metrics={**each.metrics, "expected_loss": loss})
+        for each, (_, loss, _) in zip(
+            screened_trials([(harm, size) for harm, _, size in seen]), seen, strict=True
+        )
+    ]
+    # By losses alone it is the larger of the two that would be taken, and 1.93 to 2.68 a gap.
+    assert sorted(trial.index for trial in spread(line, 7, samples=300)) == [0, 1, 2, 3, 5, 7, 8]
+
+
+def test_one_trial_alone_is_taken() -> None:
+    line = screened_trials([(0.01, 10.0)])
+    assert spread(line, 1, samples=200) == line
+
+
 def test_losses_on_the_screen_tell_how_far_the_spread_reaches() -> None:
-    line = screened_trials([(0.25 * 4.0**-at, 10.0 * at) for at in range(8)])
+    line = screened_trials([(0.25 * 4.0**-at, 10.0 * 1.2**at) for at in range(8)])
 
     def losing(share: float) -> list[Trial]:
         return [
