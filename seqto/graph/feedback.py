@@ -53,21 +53,30 @@ class Factors:
     @property
     def packed(self) -> np.ndarray:
         """The integers behind the diagonal, `[groups, count]`."""
-        rows, columns = np.triu_indices(self.units.shape[-1], 1)
-        return np.asarray(self.integers[:, rows, columns])
+        groups, size = self.units.shape
+        packed = np.empty((groups, size * (size - 1) // 2), np.int8)
+        for row, part in _packed_rows(size):
+            packed[:, part] = self.integers[:, row, row + 1 :]
+        return packed
 
     @classmethod
     def unpacked(cls, packed: np.ndarray, units: np.ndarray) -> "Factors":
         """Return the factors whose integers were packed like this."""
         groups, size = units.shape
         integers = np.zeros((groups, size, size), np.int8)
-        start = 0
-        # Row by row: places of single integers would take 16 times the memory of them.
-        for row in range(size - 1):
-            count = size - 1 - row
-            integers[:, row, row + 1 :] = packed[:, start : start + count]
-            start += count
+        for row, part in _packed_rows(size):
+            integers[:, row, row + 1 :] = packed[:, part]
         return cls(integers, units)
+
+
+def _packed_rows(size: int) -> Iterator[tuple[int, slice]]:
+    """Yield where the integers of each row are when packed.
+
+    Row by row, because places of single integers would take 16 times their memory.
+    """
+    start = 0
+    for row in range(size):
+        yield row, slice(start, start := start + size - 1 - row)
 
 
 def what_counts(mean: np.ndarray, moments: np.ndarray, rows: int, *, corrected: bool) -> np.ndarray:
@@ -91,11 +100,13 @@ def factors_of(moments: np.ndarray) -> Factors | None:
     triangles = _triangles(moments)
     if triangles is None:
         return None
-    shares = triangles / np.diagonal(triangles, axis1=-2, axis2=-1)[..., None]
-    shares = np.triu(shares, 1)
-    largest = np.abs(shares).max(axis=-1, initial=0)
+    shares = np.triu(triangles, 1)
+    # What is large is changed where it is.
+    shares /= np.diagonal(triangles, axis1=-2, axis2=-1)[..., None]
+    largest = np.maximum(shares.max(axis=-1, initial=0), -shares.min(axis=-1, initial=0))
     units = np.where(largest > 0, largest / _MOST, 1).astype(np.float32)
-    return Factors(np.rint(shares / units[..., None]).astype(np.int8), units)
+    shares /= units[..., None]
+    return Factors(np.rint(shares, out=shares).astype(np.int8), units)
 
 
 @on_one_thread
@@ -210,7 +221,8 @@ def _triangles(moments: np.ndarray) -> np.ndarray | None:
         return None
     # Where a group's inputs are all zero any rounding is right.
     damping = np.where(damping > 0, damping, 1)
-    damped = moments + damping[:, None, None] * np.eye(size)
+    damped = moments.astype(np.float64)
+    damped[:, range(size), range(size)] += damping[:, None]
     # A triangle of the matrix with its axes reversed is one of the inverse, once inverted.
     try:
         lower = np.linalg.cholesky(damped[:, ::-1, ::-1])
