@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg.blas import dgemm
 from scipy.linalg.lapack import dtrtri
 
 from seqto.graph.threads import on_one_thread
@@ -52,17 +53,30 @@ class Factors:
     @property
     def packed(self) -> np.ndarray:
         """The integers behind the diagonal, `[groups, count]`."""
-        rows, columns = np.triu_indices(self.units.shape[-1], 1)
-        return np.asarray(self.integers[:, rows, columns])
+        groups, size = self.units.shape
+        packed = np.empty((groups, size * (size - 1) // 2), np.int8)
+        for row, part in _packed_rows(size):
+            packed[:, part] = self.integers[:, row, row + 1 :]
+        return packed
 
     @classmethod
     def unpacked(cls, packed: np.ndarray, units: np.ndarray) -> "Factors":
         """Return the factors whose integers were packed like this."""
         groups, size = units.shape
         integers = np.zeros((groups, size, size), np.int8)
-        rows, columns = np.triu_indices(size, 1)
-        integers[:, rows, columns] = packed
+        for row, part in _packed_rows(size):
+            integers[:, row, row + 1 :] = packed[:, part]
         return cls(integers, units)
+
+
+def _packed_rows(size: int) -> Iterator[tuple[int, slice]]:
+    """Yield where the integers of each row are when packed.
+
+    Row by row, because places of single integers would take 16 times their memory.
+    """
+    start = 0
+    for row in range(size):
+        yield row, slice(start, start := start + size - 1 - row)
 
 
 def what_counts(mean: np.ndarray, moments: np.ndarray, rows: int, *, corrected: bool) -> np.ndarray:
@@ -86,11 +100,13 @@ def factors_of(moments: np.ndarray) -> Factors | None:
     triangles = _triangles(moments)
     if triangles is None:
         return None
-    shares = triangles / np.diagonal(triangles, axis1=-2, axis2=-1)[..., None]
-    shares = np.triu(shares, 1)
-    largest = np.abs(shares).max(axis=-1, initial=0)
+    shares = np.triu(triangles, 1)
+    # What is large is changed where it is.
+    shares /= np.diagonal(triangles, axis1=-2, axis2=-1)[..., None]
+    largest = np.maximum(shares.max(axis=-1, initial=0), -shares.min(axis=-1, initial=0))
     units = np.where(largest > 0, largest / _MOST, 1).astype(np.float32)
-    return Factors(np.rint(shares / units[..., None]).astype(np.int8), units)
+    shares /= units[..., None]
+    return Factors(np.rint(shares, out=shares).astype(np.int8), units)
 
 
 @on_one_thread
@@ -125,25 +141,28 @@ def _with_columns(parts: Sequence[Factors]) -> Iterator[tuple[slice, Factors]]:
 def _fed_back(
     rows: np.ndarray, scales: np.ndarray, factors: Factors, low: float, high: float
 ) -> np.ndarray:
-    _, exponents = np.frexp(np.abs(rows).max(axis=-1, keepdims=True, initial=0))
+    # Columns first, so that each is in one piece.
+    turned, steps = (np.ascontiguousarray(each.transpose(2, 0, 1)) for each in (rows, scales))
+    _, exponents = np.frexp(np.abs(turned).max(axis=0, initial=0))
     units = np.ldexp(1.0, exponents - _BITS)
-    # Columns first, so that each is in one piece. Whole numbers from here on.
-    left = np.rint(rows / units).transpose(0, 2, 1).copy()
+    # Whole numbers from here on.
+    left = turned / units
+    np.rint(left, out=left)
     # A scale of 0 stands for a row that counts for nothing.
-    steps = np.where(scales != 0, scales / units, np.float64(2) ** 60).transpose(0, 2, 1)
-    integers = factors.integers.astype(np.float64)
-    columns = _Columns(
-        left, steps, integers, factors.units, np.empty_like(left), np.empty_like(left)
-    )
-    _round(columns, low, high)
-    return np.asarray(columns.found.transpose(0, 2, 1))
+    steps = np.divide(steps, units, dtype=np.float64)
+    steps[steps == 0] = np.float64(2) ** 60
+    shares = factors.units.T[..., None].astype(np.float64)
+    columns = _Columns(left, steps, factors.integers, shares, np.empty_like(left))
+    _round(columns, 0, len(left), low, high)
+    return columns.found.transpose(1, 2, 0)
 
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
-    """Columns that are rounded: what is left of them, and their integers and errors once found.
+    """Columns that are rounded, `[columns, groups, outputs]`, and their integers once found.
 
-    `integers` in units of `units` tell how they make up for each other's errors.
+    `left` is what is left of a column; once it is rounded, its error. `integers` in units of
+    `units` tell how columns make up for each other's errors.
     """
 
     left: np.ndarray
@@ -151,43 +170,47 @@ class _Columns:
     integers: np.ndarray
     units: np.ndarray
     found: np.ndarray
-    errors: np.ndarray
 
-    def part(self, some: slice) -> "_Columns":
-        """Return some of the columns; changing them changes these."""
-        return _Columns(
-            *(self.left[:, some], self.steps[:, some], self.integers[:, some, some]),
-            *(self.units[:, some], self.found[:, some], self.errors[:, some]),
-        )
+    def make_up(self, first: int, middle: int, last: int) -> None:
+        """Let the columns from `middle` on make up for the errors of those before it."""
+        errors, left = self.left[first:middle], self.left[middle:last]
+        shares = self.integers[:, first:middle, middle:last].astype(np.float64)
+        if len(shares) == 1:
+            # As BLAS sees arrays, they are transposed. It changes what is left where it is.
+            dgemm(-1.0, errors[:, 0].T, shares[0].T, 1.0, left[:, 0].T, trans_b=1, overwrite_c=1)
+        elif last - middle == 1:
+            left -= np.einsum("gab,agn->bgn", shares, errors)
+        else:
+            left -= (shares.transpose(0, 2, 1) @ errors.transpose(1, 0, 2)).transpose(1, 0, 2)
 
 
-def _round(columns: _Columns, low: float, high: float) -> None:
-    """Round the columns: the first half, then the other with what the first one leaves to do.
+def _round(columns: _Columns, first: int, last: int, low: float, high: float) -> None:
+    """Round these columns: the first half, then the other with what the first one leaves to do.
 
     Halves of halves are products of large matrices, and what they touch stays in the CPU's caches.
     """
-    count = columns.left.shape[1]
-    if count <= _AT_ONCE:
-        _round_one_by_one(columns, low, high)
+    if last - first <= _AT_ONCE:
+        _round_one_by_one(columns, first, last, low, high)
         return
-    first, second = slice(count // 2), slice(count // 2, count)
-    _round(columns.part(first), low, high)
-    shares = columns.integers[:, first, second].transpose(0, 2, 1)
-    columns.left[:, second] -= shares @ columns.errors[:, first]
-    _round(columns.part(second), low, high)
+    middle = (first + last) // 2
+    _round(columns, first, middle, low, high)
+    columns.make_up(first, middle, last)
+    _round(columns, middle, last, low, high)
 
 
-def _round_one_by_one(columns: _Columns, low: float, high: float) -> None:
-    left, found, errors = columns.left, columns.found, columns.errors
+def _round_one_by_one(columns: _Columns, first: int, last: int, low: float, high: float) -> None:
     bounded = np.isfinite((low, high)).any()
-    for at in range(left.shape[1]):
-        column, step = left[:, at], columns.steps[:, at]
-        np.rint(column / step, out=found[:, at])
+    for at in range(first, last):
+        if at > first:
+            columns.make_up(first, at, at + 1)
+        left, step, found = columns.left[at], columns.steps[at], columns.found[at]
+        np.divide(left, step, out=found)
+        np.rint(found, out=found)
         if bounded:
-            np.clip(found[:, at], low, high, out=found[:, at])
-        errors[:, at] = np.rint((column - found[:, at] * step) * columns.units[:, at, None])
-        shares = columns.integers[:, at, at + 1 :, None]
-        left[:, at + 1 :] -= shares * errors[:, at, None, :]
+            np.minimum(np.maximum(found, low, out=found), high, out=found)
+        left -= found * step
+        left *= columns.units[at]
+        np.rint(left, out=left)
 
 
 def _triangles(moments: np.ndarray) -> np.ndarray | None:
@@ -198,7 +221,8 @@ def _triangles(moments: np.ndarray) -> np.ndarray | None:
         return None
     # Where a group's inputs are all zero any rounding is right.
     damping = np.where(damping > 0, damping, 1)
-    damped = moments + damping[:, None, None] * np.eye(size)
+    damped = moments.astype(np.float64)
+    damped[:, range(size), range(size)] += damping[:, None]
     # A triangle of the matrix with its axes reversed is one of the inverse, once inverted.
     try:
         lower = np.linalg.cholesky(damped[:, ::-1, ::-1])

@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import onnx
@@ -109,15 +108,20 @@ def _patches(
     ]
     chosen = np.unravel_index(_some(count * math.prod(outputs), most, draw), (count, *outputs))
     inside = np.indices(window.kernel).reshape(len(sizes), -1)
-    pads = [(0, 0), (0, 0), *_zip(before, behind)]
-    padded = np.pad(array, pads) if any(map(any, pads)) else array
     places = [
-        at[:, None] * stride + offsets * step
-        for at, stride, offsets, step in _zip(chosen[1:], window.strides, inside, window.dilations)
+        at[:, None] * stride + offsets * step - first
+        for at, stride, offsets, step, first in _zip(
+            chosen[1:], window.strides, inside, window.dilations, before
+        )
     ]
-    # With the channels between them, the other axes come first: [rows, window, channels].
-    where: tuple[Any, ...] = (chosen[0][:, None], slice(None), *places)
-    found = padded[where]
+    flat = np.ravel_multi_index((chosen[0][:, None], *places), (count, *sizes), mode="clip")
+    # Only what is read is touched, of inputs many times as large: padding comes after.
+    positions = np.moveaxis(array, 1, -1).reshape(-1, channels)
+    if len(positions) < flat.size:
+        positions = np.ascontiguousarray(positions)
+    found = positions[flat]
+    outside = [(place < 0) | (place >= size) for place, size in _zip(places, sizes)]
+    found[np.logical_or.reduce(outside)] = 0
     rows: np.ndarray = found.transpose(2, 0, 1)
     rows = rows.reshape(groups, channels // groups, len(found), -1)
     return rows.transpose(0, 2, 1, 3).reshape(groups, len(found), -1)

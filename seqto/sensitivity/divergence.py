@@ -126,10 +126,13 @@ class DivergenceSensitivity:
     def _unsettled(
         self, layers: Sequence[Layer], found: Mapping[str, Mapping[str, np.ndarray]]
     ) -> list[tuple[Layer, str]]:
-        """Return the layers and precisions that do so much harm that all samples are used."""
+        """Return the layers and precisions that do so much harm that all samples are used.
+
+        They come in the order of the layers: neighbours share the end of the float model.
+        """
         if self.enough is None:
             return []
-        unsettled = []
+        unsettled: set[tuple[Layer, str]] = set()
         for precision in dict.fromkeys(each for by in found.values() for each in by):
             harms = {
                 layer: float(found[layer.name][precision].mean())
@@ -137,8 +140,13 @@ class DivergenceSensitivity:
                 if precision in found[layer.name]
             }
             limit = _MUCH * sum(harms.values())
-            unsettled += [(layer, precision) for layer, harm in harms.items() if harm > limit > 0]
-        return unsettled
+            unsettled |= {(layer, precision) for layer, harm in harms.items() if harm > limit > 0}
+        return [
+            (layer, precision)
+            for layer in layers
+            for precision in found[layer.name]
+            if (layer, precision) in unsettled
+        ]
 
     def _ranking(
         self,

@@ -97,6 +97,39 @@ def test_the_order_of_additions_does_not_matter(monkeypatch: pytest.MonkeyPatch)
     np.testing.assert_array_equal(fed_back(weight, np.full_like(weight, 0.05), factors), found)
 
 
+def column_by_column(
+    rows: np.ndarray, scales: np.ndarray, factors: Factors, low: float, high: float
+) -> np.ndarray:
+    """Return the integers of `[groups, outputs, columns]`, in the plainest way."""
+    _, exponents = np.frexp(np.abs(rows).max(axis=-1, keepdims=True))
+    units = np.ldexp(1.0, exponents - 30)
+    left, steps = np.rint(rows / units), scales / units
+    found = np.empty_like(left)
+    for at in range(rows.shape[-1]):
+        found[..., at] = np.clip(np.rint(left[..., at] / steps[..., at]), low, high)
+        lost = left[..., at] - found[..., at] * steps[..., at]
+        errors = np.rint(lost * factors.units[:, at, None])
+        shares = factors.integers[:, at, None, at + 1 :].astype(np.float64)
+        left[..., at + 1 :] -= errors[..., None] * shares
+    return found
+
+
+@pytest.mark.parametrize("shape", [(1, 24, 90), (5, 1, 25), (2, 6, 40), (1, 1, 1), (3, 2, 17)])
+@pytest.mark.parametrize("levels", [(-8, 7), (-np.inf, np.inf)])
+def test_the_integers_are_those_of_one_column_after_the_other(
+    shape: tuple[int, ...], levels: tuple[float, float]
+) -> None:
+    groups, _, columns = shape
+    draw = np.random.RandomState(1)
+    weight = draw.randn(*shape).astype(np.float32)
+    scales = (0.05 + 0.3 * draw.rand(*shape)).astype(np.float32)
+    seen = draw.randn(groups, 2 * columns, columns) @ draw.randn(groups, columns, columns)
+    factors = known(seen.transpose(0, 2, 1) @ seen)
+    wanted = column_by_column(weight, scales, factors, *levels)
+    assert columns == 1 or not np.array_equal(wanted, np.clip(np.rint(weight / scales), *levels))
+    np.testing.assert_array_equal(fed_back(weight, scales, [factors], *levels), wanted)
+
+
 def test_columns_may_come_in_parts() -> None:
     weight = np.random.RandomState(1).randn(1, 4, 24)
     seen = correlated(500, 24, 2)
