@@ -24,8 +24,7 @@ from seqto.measuring.batch import shares_prefixes
 from seqto.measuring.cluster import Cluster, Options
 from seqto.measuring.parts import GROUPS, READ
 from seqto.measuring.pool import Pool, workers_of
-from seqto.measuring.provenance import MACHINE
-from seqto.measuring.record import Assignment
+from seqto.measuring.record import Assignment, Yardstick
 from seqto.packages import installed_version
 from seqto.phases import listening
 from seqto.protocols import Fetched
@@ -35,7 +34,7 @@ from seqto.report.writing import write_files, write_picture
 from seqto.secrets import masked_values
 from seqto.study.conclude import save_recommended
 from seqto.study.device_limits import DOCUMENT
-from seqto.study.explore import OPENING, PROVENANCE, STEPS_TO_OPEN, Launch
+from seqto.study.explore import OPENING, STEPS_TO_OPEN, Launch, yardstick_of
 from seqto.study.plan import Study
 from seqto.study.run import Outcome, run_study
 from seqto.types import Front, StudyRecord, Trial
@@ -173,12 +172,11 @@ def _recording(pool: Pool | Cluster, study: Study) -> Launch:
     """Return a launch whose results this process records."""
 
     @functools.cache
-    def timed_on(run: str) -> str:
-        recorded = study.tracker.read_document(run, PROVENANCE) or {}
-        return str(recorded.get(MACHINE, ""))
+    def yardstick(run: str) -> Yardstick:
+        return yardstick_of(study.tracker, run)
 
     def measure(run: str, assignments: Sequence[Assignment]) -> Iterator[str]:
-        return pool.launch(run, assignments, timed_on(run))
+        return pool.launch(run, assignments, yardstick(run))
 
     return measure
 

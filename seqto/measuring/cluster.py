@@ -25,7 +25,7 @@ from seqto.measuring.batch import Attempt, Tools
 from seqto.measuring.kit import Kit, measure_ordered
 from seqto.measuring.pool import groups_of
 from seqto.measuring.provenance import machine_of
-from seqto.measuring.record import Assignment, Recorder
+from seqto.measuring.record import UNTIMED, Assignment, Recorder, Yardstick
 from seqto.measuring.subject import Subject
 from seqto.protocols import TrialLog
 
@@ -158,10 +158,14 @@ class Cluster:
         self._sent = ray.put(self._kit)
 
     def launch(
-        self, study: str | None, assignments: Sequence[Assignment], timed_on: str = ""
+        self,
+        study: str | None,
+        assignments: Sequence[Assignment],
+        yardstick: Yardstick = UNTIMED,
     ) -> Iterator[str]:
         """Yield the ids of these assignments' trials, each when it ends."""
-        recorder = Recorder(self._log, study, self._device.name, machine_of(self._device), timed_on)
+        device = self._device
+        recorder = Recorder(self._log, study, device.name, machine_of(device), yardstick)
         running: dict[Any, Errand] = {}
         try:
             with recorder.open_trials():
@@ -180,7 +184,7 @@ class Cluster:
             # Twice as many as run, so that no machine waits for this process.
             while (new or again) and len(running) < 2 * self._room():
                 turn = again.popleft() if again else _begun(new.popleft(), recorder)
-                running[self._submitted(turn, recorder.timed_on)] = turn
+                running[self._submitted(turn, recorder.yardstick.machine)] = turn
             task = self._next(list(running))
             turn = running.pop(task)
             made = self._result(task, turn, again)

@@ -22,7 +22,7 @@ from seqto.measuring.batch import Attempt, attempts
 from seqto.measuring.evaluate import load_in_turns
 from seqto.measuring.parts import Parts
 from seqto.measuring.provenance import machine_of
-from seqto.measuring.record import Assignment, Recorder
+from seqto.measuring.record import UNTIMED, Assignment, Recorder, Yardstick
 from seqto.measuring.subject import Subject, prepare_subject
 from seqto.protocols import SeveralWorkers, TrialLog
 from seqto.types import Candidate, Measurement, Model
@@ -79,14 +79,17 @@ class Pool:
         return self._group * self._count
 
     def launch(
-        self, study: str | None, assignments: Sequence[Assignment], timed_on: str = ""
+        self,
+        study: str | None,
+        assignments: Sequence[Assignment],
+        yardstick: Yardstick = UNTIMED,
     ) -> Iterator[str]:
         """Yield the ids of these assignments' trials in order, each when it ends.
 
-        `timed_on` is the kind of machine that the study's latencies are of.
+        The `yardstick` is what the study's latencies are of.
         """
         device = self._parts.device
-        recorder = Recorder(self._log, study, device.name, machine_of(device), timed_on)
+        recorder = Recorder(self._log, study, device.name, machine_of(device), yardstick)
         groups = groups_of(assignments, self._count, self._group)
         run = self._side_by_side if self._count > 1 else self._in_this_process
         try:

@@ -28,6 +28,7 @@ from seqto.protocols.devices import (
     SeveralWorkers,
     SharesPrefixes,
     StandIn,
+    TakesTurns,
 )
 from seqto.protocols.metrics import Metric
 from seqto.protocols.quantizers import Learns, Previews, Quantizer, SeveralSchemes
@@ -81,6 +82,7 @@ __all__ = [
     "StandIn",
     "StudyLog",
     "StudyReader",
+    "TakesTurns",
     "Task",
     "Tracker",
     "TrialLog",

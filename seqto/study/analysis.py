@@ -13,6 +13,12 @@ from seqto.sensitivity.stability import stability
 from seqto.study.plan import Study
 from seqto.types import CODED, INT8, LayerScore, StudyRecord, family
 
+FLOAT_TIMES = "float_times.json"
+"""The study's document of what the float model takes: the latencies of candidates are shares of it.
+
+It stays as it is, whatever is measured later: so a resumed study asks for the same candidates.
+"""
+
 LOW_STABILITY = 0.7
 """Below this rank correlation between two halves of the samples, a ranking is a guess."""
 
@@ -30,6 +36,7 @@ def analysed(study: Study, run: str, base: str) -> StudyRecord:
         scores = ranking(study, base)
         own = {**study.subject.baseline, **times}
         rounded = {name: as_measured(name, value) for name, value in own.items()}
+        study.tracker.log_document(run, FLOAT_TIMES, {name: rounded[name] for name in times})
         study.tracker.log_analysis(run, rounded, scores)
         _log_stability(study, run, stability(scores))
     return study.tracker.read_study(run)

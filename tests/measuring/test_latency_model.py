@@ -39,7 +39,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take each model's turn once: these tests do not need exact times."""
-    monkeypatch.setattr(turns, "ROUNDS", 1)
+    monkeypatch.setattr(turns, "_PATIENCE", 1)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from seqto.measuring.provenance import (
     machine_of,
     provenance_of,
 )
-from seqto.measuring.record import Assignment
+from seqto.measuring.record import Assignment, Yardstick
 from seqto.pareto.limits import Constraint, Gate
 from seqto.quantizers.static import StaticQuantizer
 from seqto.study.explore import PROVENANCE
@@ -83,7 +83,7 @@ def test_only_latencies_of_the_studys_machines_are_recorded(lab: Lab, kind: str)
     pool = Pool(lab.parts, lab.subject, tracker)
     candidate = Candidate.excluding(lab.subject.layer_names, [])
     timed_on = here if kind == "the same" else kind
-    (run,) = pool.launch(study, [Assignment(0, candidate)], timed_on)
+    (run,) = pool.launch(study, [Assignment(0, candidate)], Yardstick(timed_on))
     trial = tracker.trial(run)
     assert trial.machine == here
     assert ("latency_ms" in trial.metrics) == (kind == "the same")
