@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from seqto.figures import as_measured
 from seqto.interrupts import in_one_go
 from seqto.measuring.batch import Attempt
+from seqto.measuring.provenance import FLOAT_TIMES, MACHINE, PROVENANCE
 from seqto.protocols import TrialLog
 from seqto.types import Candidate, Measurement, TrialState, trial_name
 
@@ -34,6 +35,15 @@ class Yardstick:
 
 UNTIMED = Yardstick()
 """Of candidates without a study: their latencies are what was measured."""
+
+
+def yardstick_of(log: TrialLog, study: str | None) -> Yardstick:
+    """Return what the latencies of this study are of; nothing if there is no study."""
+    if study is None:
+        return UNTIMED
+    recorded = log.read_document(study, PROVENANCE) or {}
+    times = log.read_document(study, FLOAT_TIMES) or {}
+    return Yardstick(str(recorded.get(MACHINE, "")), times.get("latency_ms"))
 
 
 @dataclass

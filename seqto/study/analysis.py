@@ -6,18 +6,13 @@ from dataclasses import replace
 from seqto.figures import as_measured
 from seqto.measuring.evaluate import float_latency
 from seqto.measuring.parts import Parts
+from seqto.measuring.provenance import FLOAT_TIMES
 from seqto.measuring.subject import rank_layers
 from seqto.phases import say
 from seqto.protocols import PredictsPrecisions, SeveralSchemes
 from seqto.sensitivity.stability import stability
 from seqto.study.plan import Study
 from seqto.types import CODED, INT8, LayerScore, StudyRecord, family
-
-FLOAT_TIMES = "float_times.json"
-"""The study's document of what the float model takes: the latencies of candidates are shares of it.
-
-It stays as it is, whatever is measured later: so a resumed study asks for the same candidates.
-"""
 
 LOW_STABILITY = 0.7
 """Below this rank correlation between two halves of the samples, a ranking is a guess."""

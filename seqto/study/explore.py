@@ -8,16 +8,17 @@ from seqto.measuring.float_share import with_float_shares
 from seqto.measuring.learned import as_document
 from seqto.measuring.provenance import (
     MACHINE,
+    PROVENANCE,
     check_provenance,
     check_timed_alike,
     provenance_of,
 )
-from seqto.measuring.record import Assignment, Yardstick
+from seqto.measuring.record import Assignment
 from seqto.measuring.screen import Screen
 from seqto.phases import say
-from seqto.protocols import SeveralSchemes, StudyReader, TrialLog
+from seqto.protocols import SeveralSchemes, TrialLog
 from seqto.search.walk import Walk, complete
-from seqto.study.analysis import FLOAT_TIMES, analysed, ranking
+from seqto.study.analysis import analysed, ranking
 from seqto.study.device_limits import DeviceLimits
 from seqto.study.latencies import latencies_of, time_candidates
 from seqto.study.plan import Study
@@ -43,9 +44,6 @@ _PLAIN = len((INT8, FLOAT32))
 
 RANGES = "ranges.json"
 """The study's document of calibrated ranges, so that jobs on other machines need not calibrate."""
-
-PROVENANCE = "provenance.json"
-"""The study's document of what it measures: its jobs refuse to measure anything else."""
 
 LEARNED = "learned.json"
 """The study's document of what its quantizer learned: other machines would compute it otherwise."""
@@ -89,13 +87,6 @@ def explore(study: Study, run: str, launch: Launch, watch: Watch) -> int:
     if study.settings.goal.is_timed:
         time_candidates(study, run)
     return trials.measured
-
-
-def yardstick_of(tracker: StudyReader, run: str) -> Yardstick:
-    """Return what the latencies of this study are of, as far as it is recorded."""
-    recorded = tracker.read_document(run, PROVENANCE) or {}
-    times = tracker.read_document(run, FLOAT_TIMES) or {}
-    return Yardstick(str(recorded.get(MACHINE, "")), times.get("latency_ms"))
 
 
 def _check_provenance(study: Study, run: str) -> None:

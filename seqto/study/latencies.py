@@ -9,11 +9,11 @@ from seqto.errors import DeviceError, DeviceTransportError
 from seqto.figures import CONVERSIONS, PREDICTED, as_measured
 from seqto.measuring.evaluate import latency_figures
 from seqto.measuring.latency_model import find_latency_model
+from seqto.measuring.provenance import FLOAT_TIMES
 from seqto.measuring.turns import time_in_turns
 from seqto.pareto.front import comparable
 from seqto.phases import say
 from seqto.protocols import SearchesLatency
-from seqto.study.analysis import FLOAT_TIMES
 from seqto.study.conclude import rebuilt
 from seqto.study.plan import Study
 from seqto.types import Latency, LatencyModel, Trial

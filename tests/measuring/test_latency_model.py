@@ -108,6 +108,16 @@ def test_documents_hold_all_of_it() -> None:
     assert LatencyModel.from_document(document) == EXACT
 
 
+def test_predictions_are_shares_of_the_float_models_latency() -> None:
+    found = EXACT.anchored(2 * EXACT.float_ms)
+    assert EXACT.float_ms == EXACT.predict(mix())
+    for each in (mix(), mix("a"), mix("c"), mix(*CHAIN)):
+        before, now = (model.spent(dict(each.precisions)) for model in (EXACT, found))
+        assert now.layers_ms == pytest.approx(2 * before.layers_ms)
+        assert now.conversions_ms == pytest.approx(2 * before.conversions_ms)
+    assert EXACT.anchored(None) == EXACT
+
+
 def test_rates_are_found_again() -> None:
     mixes = [mix(*each) for count in (1, 2) for each in itertools.combinations(CHAIN, count)]
     bare = replace(EXACT, rates=Rates())

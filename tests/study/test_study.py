@@ -17,6 +17,7 @@ from seqto.datasets.digits import DigitsDataset
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.errors import ConfigError, DeviceError, StudyError, TrackingError
 from seqto.measuring.learned import from_document
+from seqto.measuring.provenance import PROVENANCE
 from seqto.measuring.record import Assignment
 from seqto.measuring.subject import prepare_subject
 from seqto.metrics.agreement import Top1Agreement, TopKAgreement
@@ -26,7 +27,7 @@ from seqto.protocols import Tracker
 from seqto.quantizers.static import StaticQuantizer
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.paper import PaperSensitivity
-from seqto.study.explore import LEARNED, PROVENANCE, RANGES
+from seqto.study.explore import LEARNED, RANGES
 from seqto.study.run import Outcome, run_study
 from seqto.study.settings import StudySettings
 from seqto.tracking.memory import MemoryTracker
