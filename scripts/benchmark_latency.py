@@ -7,8 +7,9 @@ the int8 model, so that what else runs on the machine disturbs all of them alike
 what was predicted before they were built. Then a study trades off loss and latency, and its front
 is compared with plain float, plain int8 and the random mixes: all are timed in turns once more.
 
-On a machine whose speed changes between the fit and the mixes, all of them are off by that much;
-as shares of the float model's own latency, which is timed in both turns, they are not.
+A machine may be faster or slower by then. Predictions are shares of the float model's latency, so a
+study compares them with what is measured in units of the float model's latency in the same turns,
+and so does this.
 
 `--precise` uses the integer kernels that x86 CPUs without VNNI need, which are slower. Where ONNX
 Runtime has OpenVINO's provider, as in an environment with onnxruntime-openvino in place of
@@ -99,18 +100,19 @@ def predicted(
     uniform = [Candidate.of(dict.fromkeys(subject.layer_names, each)) for each in (FLOAT32, INT8)]
     candidates = [*uniform, *mixes]
     measured = timed(shared, subject, [model_of(shared, subject, each) for each in candidates])
+    # As a study does with what it measures.
+    now = latency.anchored(measured[0])
     print("| candidate | int8 layers | measured ms | predicted | layers | conversions | off by |")
     print("|---|---|---|---|---|---|---|")
-    off, plain, shares = [], [], []
-    faster = measured[0] / latency.predict(uniform[0])
+    off, plain, absolute = [], [], []
     for at, (candidate, ms) in enumerate(zip(candidates, measured, strict=True)):
-        spent = latency.spent(dict(candidate.precisions))
+        spent = now.spent(dict(candidate.precisions))
         name = ("float", "int8")[at] if at < 2 else f"mix {at - 1}"
         share = spent.total_ms / ms - 1
         if at >= 2:
             off.append(abs(share))
             plain.append(abs(spent.layers_ms / ms - 1))
-            shares.append(abs(faster * spent.total_ms / ms - 1))
+            absolute.append(abs(latency.predict(candidate) / ms - 1))
         integers = len(candidate.precisions) - len(candidate.excluded)
         print(
             f"| {name} | {integers} | {ms:.2f} | {spent.total_ms:.2f} | {spent.layers_ms:.2f} | "
@@ -119,8 +121,8 @@ def predicted(
     print(
         f"\n{len(mixes)} unseen mixes: mean error {np.mean(off):.1%}, the worst {max(off):.1%}; "
         f"by the layers alone {np.mean(plain):.1%}\n"
-        f"as shares of the float model: mean error {np.mean(shares):.1%}, "
-        f"the worst {max(shares):.1%}"
+        f"in the milliseconds of the time of the fit: mean error {np.mean(absolute):.1%}, "
+        f"the worst {max(absolute):.1%}"
     )
 
 

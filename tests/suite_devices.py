@@ -9,7 +9,7 @@ from quantizable_models import broken, random_samples, two_outputs
 
 from seqto.errors import DeviceError
 from seqto.graph.prepare import prepare
-from seqto.protocols import Device, MeasuresLoading, Profiles
+from seqto.protocols import Device, MeasuresLoading, Profiles, TakesTurns
 from seqto.types import Model, Samples
 
 
@@ -99,6 +99,21 @@ class DeviceSuite:
     ) -> None:
         latency = device.load(model).time(next(samples.batches(1)))
         assert 0 < latency.p10_ms <= latency.median_ms <= latency.p90_ms < 10_000
+
+    def test_programs_that_take_turns_time_each_call(
+        self, device: Device, model: Model, samples: Samples
+    ) -> None:
+        first, second = device.load(model), device.load(prepare(two_outputs()))
+        if not isinstance(first, TakesTurns):
+            pytest.skip(f"{device.name} does not time single calls")
+        assert isinstance(second, TakesTurns) and first.turns >= 1
+        given = next(samples.batches(1)), next(random_samples(prepare(two_outputs())).batches(1))
+        for _ in range(2):
+            for program, inputs in zip((first, second), given, strict=True):
+                times = program.times(inputs, 3)
+                assert len(times) == 3 and all(0 < each < 10_000 for each in times)
+        first.close()
+        second.close()
 
     def test_a_profile_names_the_models_nodes(
         self, device: Device, model: Model, samples: Samples

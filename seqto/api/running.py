@@ -1,9 +1,8 @@
 """A study from a config, for both the command line and `seqto.tune`."""
 
-import functools
 import math
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,6 @@ from seqto.measuring.batch import shares_prefixes
 from seqto.measuring.cluster import Cluster, Options
 from seqto.measuring.parts import GROUPS, READ
 from seqto.measuring.pool import Pool, workers_of
-from seqto.measuring.provenance import MACHINE
 from seqto.measuring.record import Assignment
 from seqto.packages import installed_version
 from seqto.phases import listening
@@ -35,7 +33,7 @@ from seqto.report.writing import write_files, write_picture
 from seqto.secrets import masked_values
 from seqto.study.conclude import save_recommended
 from seqto.study.device_limits import DOCUMENT
-from seqto.study.explore import OPENING, PROVENANCE, STEPS_TO_OPEN, Launch
+from seqto.study.explore import OPENING, STEPS_TO_OPEN, Launch
 from seqto.study.plan import Study
 from seqto.study.run import Outcome, run_study
 from seqto.types import Front, StudyRecord, Trial
@@ -146,10 +144,11 @@ def run_config(
         return [] if folder is None else [write_picture(folder, record, front)]
 
     with listening(display.say), pool:
+        measure: Launch = pool.launch
         if cluster is not None:
-            measure = _recording(_cluster(study, cluster), study)
-        else:
-            measure = _in_jobs(launch, study) if launch else _recording(pool, study)
+            measure = _cluster(study, cluster).launch
+        elif launch:
+            measure = _in_jobs(launch, study)
         outcome = run_study(
             study,
             measure,
@@ -167,20 +166,6 @@ def _cluster(study: Study, remote: Options) -> Cluster:
     return Cluster(
         study.parts, study.subject, study.tracker, settings.attempts, remote, settings.times
     )
-
-
-def _recording(pool: Pool | Cluster, study: Study) -> Launch:
-    """Return a launch whose results this process records."""
-
-    @functools.cache
-    def timed_on(run: str) -> str:
-        recorded = study.tracker.read_document(run, PROVENANCE) or {}
-        return str(recorded.get(MACHINE, ""))
-
-    def measure(run: str, assignments: Sequence[Assignment]) -> Iterator[str]:
-        return pool.launch(run, assignments, timed_on(run))
-
-    return measure
 
 
 def _in_jobs(launch: JobLaunch, study: Study) -> Launch:

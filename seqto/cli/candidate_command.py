@@ -35,7 +35,7 @@ def run_study_job(config: DictConfig) -> list[str]:
         for each in config.study.assignments
     ]
     pool = Pool(context.parts, context.subject, context.tracker)
-    return list(pool.launch(config.study.run, assignments, context.timed_on))
+    return list(pool.launch(config.study.run, assignments))
 
 
 def run_single(config: DictConfig) -> Trial:

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from seqto.measuring.learned import from_document
 from seqto.measuring.parts import GROUPS, READ, Parts, usual_precisions
 from seqto.measuring.provenance import (
-    MACHINE,
+    PROVENANCE,
     check_provenance,
     check_timed_alike,
     provenance_of,
@@ -20,7 +20,7 @@ from seqto.measuring.provenance import (
 from seqto.measuring.subject import Subject, prepare_subject
 from seqto.pareto.limits import Constraint, Gate
 from seqto.protocols import Device, Fetched, ModelSource, Quantizer, Served, Tracker
-from seqto.study.explore import LEARNED, PROVENANCE, RANGES
+from seqto.study.explore import LEARNED, RANGES
 from seqto.study.settings import StudySettings
 from seqto.types import Reading
 from seqto.workspace import Workspace
@@ -37,8 +37,6 @@ class Context:
     subject: Subject
     tracker: Tracker
     workspace: Workspace
-    timed_on: str = ""
-    """For a study's job: the kind of machine that the study's latencies are of."""
 
 
 _last: tuple[str, Context] | None = None
@@ -56,17 +54,16 @@ def build_context(config: DictConfig, given: Given | None = None) -> Context:
     )
     known = None if learned is None else from_document(learned)
     subject = prepare_subject(parts, workspace, ranges, known)
-    return Context(parts, subject, tracker, workspace, _timed_on(config, parts, subject, tracker))
+    _check_job(config, parts, subject, tracker)
+    return Context(parts, subject, tracker, workspace)
 
 
-def _timed_on(config: DictConfig, parts: Parts, subject: Subject, tracker: Tracker) -> str:
-    """Return what a job's latencies have to be of; raise where it would measure something else."""
+def _check_job(config: DictConfig, parts: Parts, subject: Subject, tracker: Tracker) -> None:
+    """Raise where a job would measure something else than its study."""
     recorded = tracker.read_document(config.study.run, PROVENANCE) if config.study.run else None
-    if recorded is None:
-        return ""
-    check_provenance(recorded, provenance_of(parts, subject))
-    check_timed_alike(recorded, parts.device, build_settings(config, 1).times)
-    return str(recorded[MACHINE])
+    if recorded is not None:
+        check_provenance(recorded, provenance_of(parts, subject))
+        check_timed_alike(recorded, parts.device, build_settings(config, 1).times)
 
 
 def context_of_job(config: DictConfig) -> Context:

@@ -63,7 +63,7 @@ class _Faulty:
     """The part that runs in the candidate's process."""
 
     def __init__(self, device: FakeDevice) -> None:
-        self.name, self._device = device.name, device
+        self.name, self.repeats, self._device = device.name, device.repeats, device
 
     def load(self, model: Model) -> "_FaultyProgram":
         present = _present(model)
@@ -94,6 +94,9 @@ class _FaultyProgram:
 
     def time(self, inputs: Arrays) -> Latency:
         return self._program.time(inputs)
+
+    def times(self, inputs: Arrays, calls: int) -> list[float]:
+        return self._program.times(inputs, calls)
 
 
 def _present(model: Model) -> set[str]:

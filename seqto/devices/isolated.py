@@ -26,6 +26,7 @@ class InProcess(Protocol):
     """A device that runs candidates in the process that calls it."""
 
     name: str
+    repeats: int
 
     def load(self, model: Model) -> Any:
         """Return the model ready to run."""
@@ -57,6 +58,15 @@ class IsolatedProgram:
     def time(self, inputs: Arrays) -> Latency:
         """Return the median and spread of one call's time."""
         return self._call(DeviceRunError, "run it", _time, dict(inputs))
+
+    @property
+    def turns(self) -> int:
+        """How many turns tell how long a model takes."""
+        return self.device.repeats
+
+    def times(self, inputs: Arrays, calls: int) -> list[float]:
+        """Return the milliseconds of each of so many calls, not warmed up."""
+        return self._call(DeviceRunError, "run it", _times, dict(inputs), calls)
 
     def close(self) -> None:
         """Release the worker."""
@@ -118,6 +128,10 @@ def _run(state: State, inputs: Arrays) -> list[np.ndarray]:
 
 def _time(state: State, inputs: Arrays) -> Latency:
     return state["program"].time(inputs)  # type: ignore[no-any-return]
+
+
+def _times(state: State, inputs: Arrays, calls: int) -> list[float]:
+    return list(state["program"].times(inputs, calls))
 
 
 def _profile(state: State, model: Model, inputs: Arrays) -> Profile | None:

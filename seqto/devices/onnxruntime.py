@@ -218,19 +218,31 @@ class OnnxRuntimeProgram:
         for _ in range(self._device.warmup):
             self.run(inputs)
         taken: list[float] = []
-        repeats, clock = self._device.repeats, self._device.clock
+        repeats = self._device.repeats
         while len(taken) < repeats or (
             sum(taken) < _SETTLED_MS and len(taken) < _PATIENCE * repeats
         ):
-            start = clock()
-            self.run(inputs)
-            taken.append((clock() - start) * 1000)
+            taken += self.times(inputs, 1)
         # Another process on the same core slows all calls for a while, so the quietest run of calls
         # shows what the model itself takes.
         starts = range(0, len(taken) - repeats + 1, repeats)
         quietest = min((taken[at : at + repeats] for at in starts), key=np.median)
         low, median, high = np.percentile(quietest, [10, 50, 90])
         return Latency(median_ms=float(median), p10_ms=float(low), p90_ms=float(high))
+
+    @property
+    def turns(self) -> int:
+        """How many turns tell how long a model takes."""
+        return self._device.repeats
+
+    def times(self, inputs: Arrays, calls: int) -> list[float]:
+        """Return the milliseconds of each of so many calls, not warmed up."""
+        clock, taken = self._device.clock, []
+        for _ in range(calls):
+            start = clock()
+            self.run(inputs)
+            taken.append((clock() - start) * 1000)
+        return taken
 
     def close(self) -> None:
         """Release the session."""

@@ -5,6 +5,7 @@ each task gets a few bytes a candidate. What a lost machine was measuring runs a
 """
 
 import contextlib
+import functools
 import logging
 import os
 import signal
@@ -25,7 +26,7 @@ from seqto.measuring.batch import Attempt, Tools
 from seqto.measuring.kit import Kit, measure_ordered
 from seqto.measuring.pool import groups_of
 from seqto.measuring.provenance import machine_of
-from seqto.measuring.record import Assignment, Recorder
+from seqto.measuring.record import Assignment, Recorder, yardstick_of
 from seqto.measuring.subject import Subject
 from seqto.protocols import TrialLog
 
@@ -150,6 +151,7 @@ class Cluster:
 
         self._ray = ray
         self._device, self._log, self._tries, self._timed = tools.device, log, tries, timed
+        self._yardstick = functools.cache(lambda study: yardstick_of(log, study))
         self._cores = float(remote.get("num_cpus") or 1)
         # Retries are counted here, where it is known what was lost.
         self._task: Any = ray.remote(**remote, max_retries=0)(measure_ordered)
@@ -157,11 +159,10 @@ class Cluster:
         self._kit = Kit.of(tools, subject)
         self._sent = ray.put(self._kit)
 
-    def launch(
-        self, study: str | None, assignments: Sequence[Assignment], timed_on: str = ""
-    ) -> Iterator[str]:
+    def launch(self, study: str | None, assignments: Sequence[Assignment]) -> Iterator[str]:
         """Yield the ids of these assignments' trials, each when it ends."""
-        recorder = Recorder(self._log, study, self._device.name, machine_of(self._device), timed_on)
+        device, of = self._device, self._yardstick(study)
+        recorder = Recorder(self._log, study, device.name, machine_of(device), of)
         running: dict[Any, Errand] = {}
         try:
             with recorder.open_trials():
@@ -180,7 +181,7 @@ class Cluster:
             # Twice as many as run, so that no machine waits for this process.
             while (new or again) and len(running) < 2 * self._room():
                 turn = again.popleft() if again else _begun(new.popleft(), recorder)
-                running[self._submitted(turn, recorder.timed_on)] = turn
+                running[self._submitted(turn, recorder.yardstick.machine)] = turn
             task = self._next(list(running))
             turn = running.pop(task)
             made = self._result(task, turn, again)

@@ -1,6 +1,7 @@
 """Candidates measured in parallel processes on this machine; this process records them."""
 
 import contextlib
+import functools
 import gc
 import logging
 import multiprocessing
@@ -22,7 +23,7 @@ from seqto.measuring.batch import Attempt, attempts
 from seqto.measuring.evaluate import load_in_turns
 from seqto.measuring.parts import Parts
 from seqto.measuring.provenance import machine_of
-from seqto.measuring.record import Assignment, Recorder
+from seqto.measuring.record import Assignment, Recorder, yardstick_of
 from seqto.measuring.stopping import Rival
 from seqto.measuring.subject import Subject, prepare_subject
 from seqto.protocols import SeveralWorkers, TrialLog
@@ -73,21 +74,17 @@ class Pool:
         """The first models that were measured, by their digests."""
         self._room = _KEPT_BYTES
         self._renewed = False
+        self._yardstick = functools.cache(lambda study: yardstick_of(log, study))
 
     @property
     def batch(self) -> int:
         """How many candidates to launch at a time."""
         return self._group * self._count
 
-    def launch(
-        self, study: str | None, assignments: Sequence[Assignment], timed_on: str = ""
-    ) -> Iterator[str]:
-        """Yield the ids of these assignments' trials in order, each when it ends.
-
-        `timed_on` is the kind of machine that the study's latencies are of.
-        """
-        device = self._parts.device
-        recorder = Recorder(self._log, study, device.name, machine_of(device), timed_on)
+    def launch(self, study: str | None, assignments: Sequence[Assignment]) -> Iterator[str]:
+        """Yield the ids of these assignments' trials in order, each when it ends."""
+        device, of = self._parts.device, self._yardstick(study)
+        recorder = Recorder(self._log, study, device.name, machine_of(device), of)
         groups = groups_of(assignments, self._count, self._group)
         run = self._side_by_side if self._count > 1 else self._in_this_process
         try:

@@ -12,6 +12,15 @@ from seqto.packages import installed_version
 from seqto.protocols import Device
 from seqto.types import content_key
 
+PROVENANCE = "provenance.json"
+"""The study's document of what it measures: its jobs refuse to measure anything else."""
+
+FLOAT_TIMES = "float_times.json"
+"""The study's document of what the float model takes: the latencies of candidates are shares of it.
+
+It stays as it is, whatever is measured later: so a resumed study asks for the same candidates.
+"""
+
 MACHINE = "machine"
 """The fact that may differ from job to job: what latencies depend on, and nothing else."""
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from seqto.figures import as_measured
 from seqto.interrupts import in_one_go
 from seqto.measuring.batch import Attempt
+from seqto.measuring.provenance import FLOAT_TIMES, MACHINE, PROVENANCE
 from seqto.protocols import TrialLog
 from seqto.types import Candidate, Measurement, TrialState, trial_name
 
@@ -24,6 +25,29 @@ class Assignment:
     """Whether it counts for nothing once it is certain not to be on the front."""
 
 
+@dataclass(frozen=True)
+class Yardstick:
+    """What the latencies of a study are of, as far as it is known."""
+
+    machine: str = ""
+    """The kind of machine; latencies of another kind do not count."""
+    float_ms: float | None = None
+    """The float model's latency; those of candidates are shares of it."""
+
+
+UNTIMED = Yardstick()
+"""Of candidates without a study: their latencies are what was measured."""
+
+
+def yardstick_of(log: TrialLog, study: str | None) -> Yardstick:
+    """Return what the latencies of this study are of; nothing if there is no study."""
+    if study is None:
+        return UNTIMED
+    recorded = log.read_document(study, PROVENANCE) or {}
+    times = log.read_document(study, FLOAT_TIMES) or {}
+    return Yardstick(str(recorded.get(MACHINE, "")), times.get("latency_ms"))
+
+
 @dataclass
 class Recorder:
     """Records the trials of one study; `study` is None for candidates without a study."""
@@ -34,8 +58,7 @@ class Recorder:
     """The name of the device that they are measured on."""
     machine: str = ""
     """The kind of machine that measures them."""
-    timed_on: str = ""
-    """The kind of machine that the study's latencies are of; none counts of another kind."""
+    yardstick: Yardstick = UNTIMED
     _open: list[str] = field(default_factory=list)
 
     def start(self, assignment: Assignment) -> str:
@@ -71,10 +94,12 @@ class Recorder:
     def _placed(self, measurement: Measurement) -> Measurement:
         """Return the measurement as it is recorded: rounded, with its machine.
 
-        There is no latency if that is of another kind of machine.
+        Its latency is in units of the study's float model, which was timed at another moment; there
+        is none if that is of another kind of machine.
         """
-        metrics, machine = measurement.metrics, measurement.machine or self.machine
-        if self.timed_on and self.timed_on != machine:
+        machine, wanted = measurement.machine or self.machine, self.yardstick.machine
+        metrics = measurement.timed_as(self.yardstick.float_ms).metrics
+        if wanted and wanted != machine:
             metrics = {k: v for k, v in metrics.items() if not k.startswith("latency_")}
         rounded = {name: as_measured(name, value) for name, value in metrics.items()}
         return replace(measurement, metrics=rounded, machine=machine)

@@ -28,6 +28,7 @@ from seqto.protocols.devices import (
     SeveralWorkers,
     SharesPrefixes,
     StandIn,
+    TakesTurns,
 )
 from seqto.protocols.metrics import JudgesAlone, Metric
 from seqto.protocols.quantizers import Learns, Previews, Quantizer, SeveralSchemes
@@ -82,6 +83,7 @@ __all__ = [
     "StandIn",
     "StudyLog",
     "StudyReader",
+    "TakesTurns",
     "Task",
     "Tracker",
     "TrialLog",

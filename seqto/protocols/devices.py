@@ -1,6 +1,6 @@
 """What candidates run on."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -51,6 +51,23 @@ class Device(Protocol):
 
     def kernels(self, model: Model) -> Mapping[str, Kernel]:
         """Return the kernel of each node, by the node's name, as far as known."""
+        ...
+
+
+@runtime_checkable
+class TakesTurns(Program, Protocol):
+    """Optional, for programs of a device that holds several models and can time single calls.
+
+    Models that are compared are then called in turns.
+    """
+
+    @property
+    def turns(self) -> int:
+        """How many turns tell how long a model takes."""
+        ...
+
+    def times(self, inputs: Arrays, calls: int) -> Sequence[float]:
+        """Return the milliseconds of each of so many calls for these samples, not warmed up."""
         ...
 
 

@@ -51,6 +51,10 @@ class TrialLog(Protocol):
         """Return the study's COMPLETE trial that measured the same model, if any."""
         ...
 
+    def read_document(self, study: str, name: str) -> Mapping[str, Any] | None:
+        """Return the document recorded under this name, if any."""
+        ...
+
 
 class StudyReader(Protocol):
     """The record of a study: read by `seqto.study`, `seqto.report` and the commands."""

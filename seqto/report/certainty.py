@@ -8,7 +8,7 @@ from seqto.pareto.front import comparable
 from seqto.pareto.lost import lost_in_words
 from seqto.pareto.recommend import WORKS
 from seqto.report.wording import in_words, interval, losses_alike
-from seqto.types import CODED, INT4, SAMPLES, Front, StudyRecord, Trial, family
+from seqto.types import CODED, INT4, INT8, SAMPLES, Front, StudyRecord, Trial, family
 
 _WIDE = 0.01
 """More samples are worth a word if the interval of the loss is wider than this."""
@@ -54,8 +54,7 @@ def hints(record: StudyRecord, front: Front) -> dict[str, str]:
     fast = _fastest(trials, record.baseline) if "latency_ms" not in front.objectives else None
     if fast is not None and fast not in front.members:
         offer = in_words(fast.metrics, record.baseline, record.tags.get("seqto.metric", "top1"))
-        wanted = ",".join((*front.objectives, "latency_ms"))
-        found["faster"] = f"#{fast.index}, {offer}: 'objectives=[{wanted}]' has it on the front"
+        found["faster"] = f"#{fast.index}, {offer}: {_wanted(front)} has it on the front"
     elif fast is None and record.tags.get("seqto.quantization") == "weight_only":
         found["faster"] = "quantization=static (or dynamic) runs layers in integers"
     used = {family(each) for trial in trials for _, each in trial.candidate.precisions}
@@ -65,31 +64,48 @@ def hints(record: StudyRecord, front: Front) -> dict[str, str]:
 
 
 def speeds(record: StudyRecord, front: Front) -> dict[str, str]:
-    """Say how well latency was predicted, and why candidates are slow, where it was asked for."""
+    """Say how well latency was predicted, and why candidates are slow.
+
+    Where it was not asked for, only what is recommended is worth a word.
+    """
     baseline, trials = record.baseline, comparable(record.trials)
     predicted = [each for each in trials if PREDICTED in each.metrics]
     found = {}
     if predicted:
         off = [_off(each.metrics) for each in predicted]
         found["latency"] = f"predicted within {in_short_percent(sum(off) / len(off))} on average"
-    if "latency_ms" not in front.objectives or "latency_ms" not in baseline:
+    if "latency_ms" not in baseline:
         return found
+    asked = "latency_ms" in front.objectives
+    chosen = {each.trial.index for each in front.recommended}
     quantized = [each for each in trials if not each.candidate.is_float]
-    if quantized and not any(is_faster(each.metrics, baseline) for each in quantized):
+    if asked and quantized and not any(is_faster(each.metrics, baseline) for each in quantized):
         found["speed"] = "no candidate is surely faster than the float model"
-    slow = [each for each in quantized if is_faster(baseline, each.metrics)]
+    slow = [
+        each
+        for each in quantized
+        if is_faster(baseline, each.metrics) and (asked or each.index in chosen)
+    ]
     if slow:
         found["slow"] = "; ".join(_why_slow(each, baseline) for each in slow[:_MOST_SLOW])
+        if not asked:
+            found["slow"] += f" ({_wanted(front)} looks for fast ones)"
     return found
 
 
+def _wanted(front: Front) -> str:
+    """Return the words that ask for latency as well."""
+    return f"'objectives=[{','.join((*front.objectives, 'latency_ms'))}]'"
+
+
 def _why_slow(trial: Trial, baseline: Mapping[str, float]) -> str:
-    """Say how long a candidate takes and, where that was predicted, what for."""
+    """Say how long a candidate takes and what for: as predicted, or how much runs in integers."""
     write, metrics = figure("latency_ms").text, trial.metrics
     took, own = metrics["latency_ms"], baseline["latency_ms"]
     words = f"#{trial.index} takes {write(took)}, float {write(own)}"
     if PREDICTED not in metrics or CONVERSIONS not in metrics:
-        return words
+        integers = sum(each == INT8 for _, each in trial.candidate.precisions)
+        return f"{words} ({integers} of {len(trial.candidate.precisions)} layers in int8)"
     layers = metrics[PREDICTED] - metrics[CONVERSIONS]
     return f"{words} (layers {write(layers)}, conversions {write(metrics[CONVERSIONS])})"
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from seqto.figures import as_measured
 from seqto.measuring.evaluate import float_latency
 from seqto.measuring.parts import Parts
+from seqto.measuring.provenance import FLOAT_TIMES
 from seqto.measuring.subject import rank_layers
 from seqto.phases import say
 from seqto.protocols import PredictsPrecisions, SeveralSchemes
@@ -30,6 +31,7 @@ def analysed(study: Study, run: str, base: str) -> StudyRecord:
         scores = ranking(study, base)
         own = {**study.subject.baseline, **times}
         rounded = {name: as_measured(name, value) for name, value in own.items()}
+        study.tracker.log_document(run, FLOAT_TIMES, {name: rounded[name] for name in times})
         study.tracker.log_analysis(run, rounded, scores)
         _log_stability(study, run, stability(scores))
     return study.tracker.read_study(run)

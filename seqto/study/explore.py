@@ -8,6 +8,7 @@ from seqto.measuring.float_share import with_float_shares
 from seqto.measuring.learned import as_document
 from seqto.measuring.provenance import (
     MACHINE,
+    PROVENANCE,
     check_provenance,
     check_timed_alike,
     provenance_of,
@@ -43,9 +44,6 @@ _PLAIN = len((INT8, FLOAT32))
 
 RANGES = "ranges.json"
 """The study's document of calibrated ranges, so that jobs on other machines need not calibrate."""
-
-PROVENANCE = "provenance.json"
-"""The study's document of what it measures: its jobs refuse to measure anything else."""
 
 LEARNED = "learned.json"
 """The study's document of what its quantizer learned: other machines would compute it otherwise."""

@@ -6,16 +6,17 @@ from collections.abc import Collection, Iterable, Mapping
 import numpy as np
 
 from seqto.errors import DeviceError, DeviceTransportError
-from seqto.figures import CONVERSIONS, PREDICTED
+from seqto.figures import CONVERSIONS, PREDICTED, as_measured
 from seqto.measuring.evaluate import latency_figures
 from seqto.measuring.latency_model import find_latency_model
+from seqto.measuring.provenance import FLOAT_TIMES
 from seqto.measuring.turns import time_in_turns
 from seqto.pareto.front import comparable
 from seqto.phases import say
 from seqto.protocols import SearchesLatency
 from seqto.study.conclude import rebuilt
 from seqto.study.plan import Study
-from seqto.types import LatencyModel, Trial
+from seqto.types import Latency, LatencyModel, Trial
 
 DOCUMENT = "latency.json"
 """The study's document of what predicts latency: a resumed study asks for the same candidates."""
@@ -51,8 +52,13 @@ def latencies_of(
         return {}
     held, without = study.tracker.read_document(run, DOCUMENT), sorted(left_out)
     if held is None or held["left_out"] != without:
+        times = study.tracker.read_document(run, FLOAT_TIMES) or {}
         found = {base: _model(study, base, left_out) for base in bases}
-        models = {base: each.as_document() for base, each in found.items() if each is not None}
+        models = {
+            base: each.anchored(times.get("latency_ms")).as_document()
+            for base, each in found.items()
+            if each is not None
+        }
         held = {"left_out": without, "models": models if len(models) == len(found) else {}}
         study.tracker.log_document(run, DOCUMENT, held)
     read = {base: LatencyModel.from_document(each) for base, each in held["models"].items()}
@@ -80,8 +86,8 @@ def _model(study: Study, base: str, left_out: Collection[str]) -> LatencyModel |
 def time_candidates(study: Study, run: str) -> None:
     """Time what was evaluated in turns with the float model, and record how good predictions were.
 
-    The latencies of candidates were measured one after another, by several processes: too far
-    apart to be compared on a busy machine.
+    Each was timed beside the float model when it was evaluated, while other processes evaluated
+    others. Where latency is traded off, all have their turns together, and nothing else runs.
     """
     trials = comparable(study.tracker.trials(run))
     held = study.tracker.read_document(run, TURNS)
@@ -96,12 +102,12 @@ def time_candidates(study: Study, run: str) -> None:
     except DeviceError as error:
         _log.warning("Latencies are those of single measurements, not in turns: %s", error)
         return
-    predicted = _predicted(study, run, trials)
+    predicted = _predicted(study, run, trials, own.median_ms)
     figures = {
-        trial.id: {**latency_figures(latency), **predicted.get(trial.id, {})}
+        trial.id: {**_as_measured(latency), **predicted.get(trial.id, {})}
         for trial, latency in zip(trials, latencies, strict=True)
     }
-    study.tracker.log_times(run, latency_figures(own), figures)
+    study.tracker.log_times(run, _as_measured(own), figures)
     off = [
         abs(each[PREDICTED] - each["latency_ms"]) / each["latency_ms"]
         for each in figures.values()
@@ -112,10 +118,22 @@ def time_candidates(study: Study, run: str) -> None:
     study.tracker.log_document(run, TURNS, {"trials": ids})
 
 
-def _predicted(study: Study, run: str, trials: Iterable[Trial]) -> dict[str, dict[str, float]]:
-    """Return what was predicted of each trial, and how much of it are conversions."""
+def _as_measured(latency: Latency) -> dict[str, float]:
+    return {name: as_measured(name, ms) for name, ms in latency_figures(latency).items()}
+
+
+def _predicted(
+    study: Study, run: str, trials: Iterable[Trial], float_ms: float
+) -> dict[str, dict[str, float]]:
+    """Return what was predicted of each trial, and how much of it are conversions.
+
+    It is what they were to take of the float model's time, which is now `float_ms`.
+    """
     held = study.tracker.read_document(run, DOCUMENT) or {"models": {}}
-    read = {base: LatencyModel.from_document(each) for base, each in held["models"].items()}
+    read = {
+        base: LatencyModel.from_document(each).anchored(float_ms)
+        for base, each in held["models"].items()
+    }
     found = {}
     for trial in trials:
         if model := read.get(trial.candidate.scheme):

@@ -5,10 +5,11 @@ the other with floats, the runtime converts the tensor, which takes time for eac
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from seqto.types.candidates import Candidate
+from seqto.types.precisions import FLOAT32
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,10 @@ class TimedLayer:
     ms: Mapping[str, float]
     integers: tuple[str, ...] = ()
 
+    def scaled(self, factor: float) -> "TimedLayer":
+        """Return the same with times that are so many times as long."""
+        return replace(self, ms={name: factor * each for name, each in self.ms.items()})
+
 
 @dataclass(frozen=True)
 class TimedOperation:
@@ -64,6 +69,11 @@ class TimedOperation:
         """Return its milliseconds."""
         return self.float_ms if self.integer_ms is None or not on_integers else self.integer_ms
 
+    def scaled(self, factor: float) -> "TimedOperation":
+        """Return the same with times that are so many times as long."""
+        integer_ms = None if self.integer_ms is None else factor * self.integer_ms
+        return replace(self, float_ms=factor * self.float_ms, integer_ms=integer_ms)
+
 
 @dataclass(frozen=True)
 class Passage:
@@ -81,6 +91,10 @@ class Rates:
     quantize: float = 0.0
     dequantize: float = 0.0
     each: float = 0.0
+
+    def scaled(self, factor: float) -> "Rates":
+        """Return the same with times that are so many times as long."""
+        return Rates(factor * self.quantize, factor * self.dequantize, factor * self.each)
 
 
 @dataclass(frozen=True)
@@ -139,6 +153,28 @@ class LatencyModel:
     def predict(self, candidate: Candidate) -> float:
         """Return the predicted milliseconds of a candidate."""
         return self.spent(dict(candidate.precisions)).total_ms
+
+    @property
+    def float_ms(self) -> float:
+        """What the float model takes."""
+        return self.spent({each.name: FLOAT32 for each in self.layers}).total_ms
+
+    def anchored(self, float_ms: float | None) -> "LatencyModel":
+        """Return the same where the float model takes so long, if that is known.
+
+        A machine may be faster or slower by the time that candidates run: what they take of the
+        float model's time stays.
+        """
+        if not float_ms or self.float_ms <= 0:
+            return self
+        factor = float_ms / self.float_ms
+        return replace(
+            self,
+            layers=tuple(each.scaled(factor) for each in self.layers),
+            operations=tuple(each.scaled(factor) for each in self.operations),
+            rates=self.rates.scaled(factor),
+            fixed_ms=factor * self.fixed_ms,
+        )
 
     def on_integers(self, precisions: Mapping[str, str]) -> set[str]:
         """Return the layers and operations that pass on integers, given the layers' precisions."""

@@ -2,9 +2,12 @@
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from seqto.types.candidates import Candidate
+
+LATENCIES = ("latency_ms", "latency_p10_ms", "latency_p90_ms")
+"""The figures of a latency: its median, and the 10th and 90th percentile."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,16 @@ class Measurement:
     losses: tuple[float, ...] = ()
     machine: str = ""
     """The kind of machine that measured it."""
+    float_ms: float | None = None
+    """The float model's latency in the same turns, if it had turns."""
+
+    def timed_as(self, float_ms: float | None) -> "Measurement":
+        """Return the same with latencies as they are where the float model takes so long."""
+        if not self.float_ms or not float_ms:
+            return self
+        factor = float_ms / self.float_ms
+        times = {name: factor * self.metrics[name] for name in LATENCIES if name in self.metrics}
+        return replace(self, metrics={**self.metrics, **times}, float_ms=float_ms)
 
 
 class TrialState(enum.StrEnum):

@@ -39,7 +39,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take each model's turn once: these tests do not need exact times."""
-    monkeypatch.setattr(turns, "ROUNDS", 1)
+    monkeypatch.setattr(turns, "_PATIENCE", 1)
 
 
 @pytest.fixture
@@ -106,6 +106,16 @@ def test_what_never_runs_on_integers_converts_nothing_by_itself() -> None:
 def test_documents_hold_all_of_it() -> None:
     document = json.loads(json.dumps(EXACT.as_document()))
     assert LatencyModel.from_document(document) == EXACT
+
+
+def test_predictions_are_shares_of_the_float_models_latency() -> None:
+    found = EXACT.anchored(2 * EXACT.float_ms)
+    assert EXACT.float_ms == EXACT.predict(mix())
+    for each in (mix(), mix("a"), mix("c"), mix(*CHAIN)):
+        before, now = (model.spent(dict(each.precisions)) for model in (EXACT, found))
+        assert now.layers_ms == pytest.approx(2 * before.layers_ms)
+        assert now.conversions_ms == pytest.approx(2 * before.conversions_ms)
+    assert EXACT.anchored(None) == EXACT
 
 
 def test_rates_are_found_again() -> None:

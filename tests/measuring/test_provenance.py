@@ -10,6 +10,8 @@ from seqto.datasets.digits import DigitsDataset
 from seqto.errors import StudyError
 from seqto.measuring.pool import Pool
 from seqto.measuring.provenance import (
+    MACHINE,
+    PROVENANCE,
     check_provenance,
     check_timed_alike,
     machine_of,
@@ -18,7 +20,6 @@ from seqto.measuring.provenance import (
 from seqto.measuring.record import Assignment
 from seqto.pareto.limits import Constraint, Gate
 from seqto.quantizers.static import StaticQuantizer
-from seqto.study.explore import PROVENANCE
 from seqto.study.settings import StudySettings
 from seqto.tracking.memory import MemoryTracker
 from seqto.types import Candidate
@@ -83,7 +84,8 @@ def test_only_latencies_of_the_studys_machines_are_recorded(lab: Lab, kind: str)
     pool = Pool(lab.parts, lab.subject, tracker)
     candidate = Candidate.excluding(lab.subject.layer_names, [])
     timed_on = here if kind == "the same" else kind
-    (run,) = pool.launch(study, [Assignment(0, candidate)], timed_on)
+    tracker.log_document(study, PROVENANCE, {MACHINE: timed_on})
+    (run,) = pool.launch(study, [Assignment(0, candidate)])
     trial = tracker.trial(run)
     assert trial.machine == here
     assert ("latency_ms" in trial.metrics) == (kind == "the same")

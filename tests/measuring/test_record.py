@@ -7,7 +7,7 @@ import pytest
 from suite_trackers import PLAN
 
 from seqto.measuring.batch import Attempt
-from seqto.measuring.record import Assignment, Recorder
+from seqto.measuring.record import Assignment, Recorder, Yardstick
 from seqto.tracking.memory import MemoryTracker
 from seqto.types import Candidate, Measurement, TrialState
 
@@ -48,3 +48,20 @@ def test_of_two_that_are_the_same_model_the_first_counts_in_whatever_order_they_
     earlier, later = (tracker.trial(trials[each]) for each in (first, second))
     assert earlier.duplicate_of is None and later.duplicate_of == first.index
     assert earlier.metrics == later.metrics == {"size_bytes": 1.0}
+
+
+def test_latencies_are_shares_of_the_studys_float_model() -> None:
+    tracker = MemoryTracker()
+    study = tracker.open_study(PLAN, True)
+    recorder = Recorder(tracker, study, "cpu", yardstick=Yardstick(float_ms=10.0))
+    figures = {"latency_ms": 15.0, "latency_p10_ms": 12.0, "latency_p90_ms": 18.0}
+    found = []
+    # In the turns of the first, the machine was half as fast; the second had none.
+    for at, float_ms in enumerate((20.0, None)):
+        assignment = Assignment(at, Candidate.excluding("ab", "ab"[at]))
+        trial = recorder.start(assignment)
+        measured = Measurement({**figures, "load_ms": 3.0}, f"sha{at}", float_ms=float_ms)
+        recorder.end(trial, assignment, Attempt(measured))
+        found.append(dict(tracker.trial(trial).metrics))
+    halved = {name: each / 2 for name, each in figures.items()}
+    assert found == [{**halved, "load_ms": 3.0}, {**figures, "load_ms": 3.0}]

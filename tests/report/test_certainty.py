@@ -115,5 +115,16 @@ def test_a_fast_candidate_is_not_called_slow() -> None:
     assert "latency" in remarks(record, front)
 
 
-def test_studies_that_do_not_ask_for_latency_say_nothing_of_it() -> None:
-    assert speeds(*recorded(measured(0, 0.01, 0.2, 15))) == {}
+def test_studies_that_do_not_ask_for_latency_say_only_why_what_is_recommended_is_slow() -> None:
+    slow = replace(measured(0, 0.01, 0.2, 15), candidate=Candidate.excluding("abc", "b"))
+    worse = measured(1, 0.02, 0.3, 20)
+    record, front = recorded(slow, worse)
+    assert {each.trial.index for each in front.recommended} == {0}
+    assert speeds(record, front) == {
+        "slow": "#0 takes 15.00 ms, float 10.00 ms (2 of 3 layers in int8) "
+        "('objectives=[accuracy_loss,size_bytes,latency_ms]' looks for fast ones)"
+    }
+    # Nothing is said of what is as fast, or too noisy to tell.
+    noisy = {**slow.metrics, "latency_p10_ms": 10.0}
+    for each in (measured(0, 0.01, 0.2, 10), replace(slow, metrics=noisy)):
+        assert speeds(*recorded(each)) == {}

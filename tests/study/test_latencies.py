@@ -2,7 +2,9 @@
 
 import json
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
+import numpy as np
 import pytest
 from tiny_studies import Lab, ProbedDevice
 
@@ -10,13 +12,15 @@ from seqto.errors import DeviceError
 from seqto.figures import CONVERSIONS, PREDICTED
 from seqto.graph.quantized import quantized_nodes
 from seqto.measuring import turns
+from seqto.protocols import Program
+from seqto.report.wording import in_words
 from seqto.search.budget import BudgetSearch
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.study import latencies
 from seqto.study.run import Outcome
 from seqto.tracking.memory import MemoryTracker
-from seqto.types import SCREENING, Arrays, KernelTime, Model, Profile, Trial
+from seqto.types import INT8, SCREENING, Arrays, KernelTime, Latency, Model, Profile, Trial
 
 SPEED = ["accuracy_loss", "latency_ms"]
 SLOW = "conv0"
@@ -188,6 +192,68 @@ def test_three_objectives_have_small_and_fast_members(lab: Lab) -> None:
     fast = min(members, key=lambda each: each.metrics["latency_ms"])
     assert fast.metrics["latency_ms"] == 7.0
     assert small.metrics["size_bytes"] < fast.metrics["size_bytes"]
+
+
+class Busy(Layered):
+    """A device that other work makes half or a third as fast, for a while, again and again.
+
+    Models with coded weights run like the float model, those in int8 in half the time.
+    """
+
+    calls = 0
+
+    def load(self, model: Model) -> Program:
+        """Return the model ready to run."""
+        return _Turning(self, self._inner.load(model), 10.0 if self.is_float(model) else 5.0)
+
+    def is_float(self, model: Model) -> bool:
+        """Return whether nothing runs in integers."""
+        return not quantized_nodes(model)
+
+    def slowed(self) -> float:
+        """Return by what the next call is slowed down."""
+        self.calls += 1
+        return (1.0, 2.0, 1.0, 3.0)[self.calls // 41 % 4]
+
+
+class _Turning:
+    """A program of the busy device."""
+
+    turns = 10
+
+    def __init__(self, device: Busy, program: Program, ms: float) -> None:
+        self.run, self.close = program.run, program.close
+        self._device, self._ms = device, ms
+
+    def times(self, inputs: Arrays, calls: int) -> list[float]:
+        return [self._ms * self._device.slowed() for _ in range(calls)]
+
+    def time(self, inputs: Arrays) -> Latency:
+        low, median, high = np.percentile(self.times(inputs, 10), [10, 50, 90])
+        return Latency(float(median), float(low), float(high))
+
+
+@pytest.mark.parametrize("objectives", [["accuracy_loss", "size_bytes"], SPEED])
+def test_other_work_on_the_machine_makes_nothing_faster_or_slower(
+    tmp_path: Path, objectives: list[str]
+) -> None:
+    choices = ("coded", "int8", "float32")
+    lab = Lab.at(
+        tmp_path,
+        device=Busy(),
+        precisions=choices,
+        sensitivity=DivergenceSensitivity(samples=4, precisions=choices),
+        search=BudgetSearch(budgets=6, evaluations=6, screens=4),
+    )
+    outcome = lab.run(MemoryTracker(), objectives=objectives)
+    record = outcome.record
+    same = [each for each in record.trials if INT8 not in dict(each.candidate.precisions).values()]
+    assert len(record.trials) > len(same) > 0
+    for trial in record.trials:
+        said = in_words(trial.metrics, record.baseline, "top1")
+        assert ("about as fast" if trial in same else "2.0x faster") in said
+    recommended = {each.alias: each.trial for each in outcome.front.recommended}
+    assert recommended.get("fast") not in same
 
 
 def test_what_predicts_is_kept_as_json(lab: Lab) -> None:

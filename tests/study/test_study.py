@@ -17,6 +17,7 @@ from seqto.datasets.digits import DigitsDataset
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
 from seqto.errors import ConfigError, DeviceError, StudyError, TrackingError
 from seqto.measuring.learned import from_document
+from seqto.measuring.provenance import FLOAT_TIMES, PROVENANCE
 from seqto.measuring.record import Assignment
 from seqto.measuring.subject import prepare_subject
 from seqto.metrics.agreement import Top1Agreement, TopKAgreement
@@ -26,7 +27,7 @@ from seqto.protocols import Tracker
 from seqto.quantizers.static import StaticQuantizer
 from seqto.search.ladder import LadderSearch
 from seqto.sensitivity.paper import PaperSensitivity
-from seqto.study.explore import LEARNED, PROVENANCE, RANGES
+from seqto.study.explore import LEARNED, RANGES
 from seqto.study.run import Outcome, run_study
 from seqto.study.settings import StudySettings
 from seqto.tracking.memory import MemoryTracker
@@ -143,7 +144,7 @@ def test_study_leaves_everything_in_the_tracker(
     assert held.state is TrialState.COMPLETE
     assert held.front == outcome.front
     assert held.files["report.json"] == b"{}"
-    assert set(held.files) == {"report.json", PROVENANCE, RANGES, LEARNED}
+    assert set(held.files) == {"report.json", PROVENANCE, FLOAT_TIMES, RANGES, LEARNED}
     assert held.plan.config == CONFIG
     assert {score.layer.name for score in held.scores} == set(lab.subject.layer_names)
     assert set(held.baseline) >= {"size_bytes", "accuracy", "latency_ms"}
@@ -503,6 +504,7 @@ def test_exclusion_that_changes_nothing_is_a_duplicate(
     # The third in the ranking: candidate 3 is the first to exclude it, to no effect.
     ignored = undisturbed.record.scores[2].layer.name
     blind = lab.with_parts(quantizer=BlindQuantizer(lab.parts.quantizer, ignored))
+    before = lab.device.loads
     outcome = blind.run(tracker)
     trials = outcome.record.trials
     assert [trial.index for trial in trials] == list(range(COUNT)), "never dropped"
@@ -512,8 +514,9 @@ def test_exclusion_that_changes_nothing_is_a_duplicate(
     assert duplicate.metrics == twin.metrics
     assert duplicate.model_sha256 == twin.model_sha256
     assert duplicate.state is TrialState.COMPLETE
-    # The float model, to know its latency, and each candidate but the duplicate.
-    assert lab.device.loads == 1 + COUNT - 1, "never measured twice"
+    # The float model, to know its latency, and each candidate but the duplicate, with the float
+    # model beside it.
+    assert lab.device.loads - before == 1 + 2 * (COUNT - 1), "never measured twice"
     assert duplicate not in outcome.front.members
 
 
