@@ -6,6 +6,7 @@ A study's phases need different things, and its worker processes inherit what th
 import contextlib
 import ctypes
 import mmap
+from typing import Any
 
 import numpy as np
 
@@ -25,3 +26,16 @@ def let_go(array: np.ndarray) -> None:
     if mapped is not None and not array.flags.writeable and hasattr(mmap, "MADV_DONTNEED"):
         with contextlib.suppress(OSError, ValueError):
             mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def owned(outputs: list[Any]) -> list[Any]:
+    """Return what a session returned, in memory of its own.
+
+    ONNX Runtime returns arrays within its pool, of which no page is freed while one of them is
+    kept: 20 outputs of 16 KB held 40 MB, and 122 MB of activations 180 MB.
+    """
+    for at, each in enumerate(outputs):
+        if isinstance(each, np.ndarray) and not each.flags.owndata:
+            # One by one, so that large outputs are not all held twice.
+            outputs[at] = each.copy()
+    return outputs

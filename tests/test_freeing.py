@@ -5,10 +5,13 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
+import onnx.parser
 import pytest
 
-from seqto.freeing import give_back, let_go
-from seqto.types import Samples
+from seqto.freeing import give_back, let_go, owned
+from seqto.graph.sessions import single_session
+from seqto.types import Model, Samples, samples
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -50,23 +53,58 @@ def test_an_array_that_was_changed_is_not_let_go(tmp_path: Path) -> None:
     assert changed.sum() == 2**16
 
 
-def test_samples_are_let_go_while_they_are_read(mapped: np.ndarray, tmp_path: Path) -> None:
-    samples = Samples({"x": mapped}, tuple(map(str, range(256))))
+def test_samples_are_let_go_while_they_are_read(
+    mapped: np.ndarray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samples, "_HELD_BYTES", 2**20)
+    read = Samples({"x": mapped}, tuple(map(str, range(256))))
     most, total = 0, 0.0
-    for batch in samples.batches(4):
+    for batch in read.batches(4):
         total += float(batch["x"].sum(dtype=np.float64))
         most = max(most, resident(tmp_path / "samples.npy"))
-    # 64 of 256 samples are held at a time, and what the system reads ahead.
+    # 1 of 4 MiB is held at a time, and what the system reads ahead.
     assert 0 < most < 4096
     assert resident(tmp_path / "samples.npy") == 0
     assert total == mapped.sum(dtype=np.float64)
 
 
-def test_freed_memory_goes_back() -> None:
-    def held() -> int:
-        (line,) = re.findall(r"RssAnon:\s+(\d+) kB", Path("/proc/self/status").read_text())
-        return int(line)
+def held() -> int:
+    """Return how many KiB this process holds besides the pages of files."""
+    (line,) = re.findall(r"RssAnon:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(line)
 
+
+def test_outputs_that_are_kept_do_not_keep_what_else_a_session_took() -> None:
+    text = "wide (float[n, 4096] x) => (float[n, 1] y) { a = Exp (x) y = ReduceMax <axes=[1]> (a) }"
+    graph = onnx.parser.parse_graph(text)
+    opsets = [onnx.helper.make_opsetid("", 13)]
+    model = Model("wide", onnx.helper.make_model(graph, ir_version=8, opset_imports=opsets))
+    wide = np.zeros((2**11, 2**12), np.float32)
+
+    def outputs() -> list[np.ndarray]:
+        session = single_session(model)
+        return [each for _ in range(4) for each in session.run(None, {"x": wide})]
+
+    outputs()
+    give_back()
+    before = held()
+    within = outputs()
+    give_back()
+    # Each run needs 32 MiB between its input and its output of 8 KiB.
+    assert held() - before > 30_000
+    kept = owned(within)
+    give_back()
+    assert held() - before < 10_000
+    assert all(np.array_equal(each, np.ones((2**11, 1))) for each in kept)
+
+
+def test_what_owns_its_memory_is_not_copied() -> None:
+    array, other = np.ones(3), {"a sequence": 1.0}
+    found = owned([array, other])
+    assert found[0] is array and found[1] is other
+
+
+def test_freed_memory_goes_back() -> None:
     # Too small to be mapped one by one, and one is left at the end: nothing goes back by itself.
     arrays = [np.ones(2**12) for _ in range(4000)]
     last = np.ones(2**12)

@@ -1,7 +1,9 @@
 """scikit-learn's handwritten digits, which need no download."""
 
+import importlib.util
 from collections.abc import Sequence
 from dataclasses import field
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -55,13 +57,25 @@ class DigitsDataset:
 
 def _samples(order: np.ndarray, input_name: str) -> Samples:
     """Return these digits, with pixels from 0 to 1."""
-    # Imported here, because the import takes longer than loading the digits.
+    pixels, labels = read_digits()
+    images = (pixels[order, None] / 16).astype(np.float32)
+    ids = tuple(f"digit-{index:04}" for index in order)
+    return Samples({input_name: images}, ids, labels[order].astype(np.int64))
+
+
+def read_digits() -> tuple[np.ndarray, np.ndarray]:
+    """Return the images and labels of `sklearn.datasets.load_digits()`."""
+    # Read from its file: the import takes as long as quantizing and running the embedded model.
+    found = importlib.util.find_spec("sklearn")
+    for folder in (found and found.submodule_search_locations) or ():
+        path = Path(folder, "datasets", "data", "digits.csv.gz")
+        if path.is_file():
+            rows = np.loadtxt(path, delimiter=",")
+            return rows[:, :-1].reshape(-1, 8, 8), rows[:, -1]
     from sklearn.datasets import load_digits
 
     digits = load_digits()
-    images = (digits.images[order, None] / 16).astype(np.float32)
-    ids = tuple(f"digit-{index:04}" for index in order)
-    return Samples({input_name: images}, ids, digits.target[order].astype(np.int64))
+    return digits.images, digits.target
 
 
 def _fingerprint(splits: Sequence[Samples], spec: TensorSpec) -> str:

@@ -18,6 +18,7 @@ from seqto.devices.isolated import IsolatedProgram, isolated_profile
 from seqto.devices.loading import is_watched, measured, watched
 from seqto.devices.providers import refuse_missing
 from seqto.errors import DeviceError, DeviceImportError, DeviceRunError, DeviceTimeoutError
+from seqto.freeing import owned
 from seqto.graph.kernels import kernels
 from seqto.graph.load import first_line, load_graph
 from seqto.graph.sessions import session_opener, start_runtime
@@ -201,6 +202,10 @@ class OnnxRuntimeProgram:
 
     def run(self, inputs: Arrays) -> list[np.ndarray]:
         """Return the outputs for these samples, in the order of the graph."""
+        return owned(self._run(inputs))
+
+    def _run(self, inputs: Arrays) -> list[np.ndarray]:
+        """Return the outputs where the session has them."""
         try:
             return run_limited(self._session, None, inputs, self._device.seconds)
         except OverdueError as error:
@@ -216,7 +221,7 @@ class OnnxRuntimeProgram:
     def time(self, inputs: Arrays) -> Latency:
         """Return the median and spread of one call's time, in the quietest run of `repeats`."""
         for _ in range(self._device.warmup):
-            self.run(inputs)
+            self._run(inputs)
         taken: list[float] = []
         repeats = self._device.repeats
         while len(taken) < repeats or (
@@ -240,7 +245,7 @@ class OnnxRuntimeProgram:
         clock, taken = self._device.clock, []
         for _ in range(calls):
             start = clock()
-            self.run(inputs)
+            self._run(inputs)
             taken.append((clock() - start) * 1000)
         return taken
 

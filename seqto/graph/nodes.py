@@ -3,7 +3,9 @@
 from collections.abc import Collection, Iterator, Sequence
 
 import onnx
-from onnx import helper
+from onnx import AttributeProto, helper
+
+_WITH_GRAPHS = (AttributeProto.GRAPH, AttributeProto.GRAPHS, AttributeProto.UNDEFINED)
 
 
 def initializers(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
@@ -14,9 +16,11 @@ def initializers(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
 def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
     """Yield the graphs inside a node (If, Loop, Scan)."""
     for each in node.attribute:
-        if each.HasField("g"):
-            yield each.g
-        yield from each.graphs
+        # Asking for the type is quicker than for the fields; graphs made by hand may have none.
+        if each.type in _WITH_GRAPHS:
+            if each.HasField("g"):
+                yield each.g
+            yield from each.graphs
 
 
 def all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:

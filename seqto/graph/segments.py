@@ -1,8 +1,11 @@
 """Cuts graphs into parts that run one after another, and finds where two graphs differ."""
 
+import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import onnx
 from onnx import TensorProto, helper
@@ -33,6 +36,44 @@ class Span:
 
     first: int
     last: int
+
+
+@dataclass(frozen=True)
+class _Outline:
+    """What is asked again and again of a model that does not change, each found at most once."""
+
+    graph: onnx.GraphProto
+
+    @functools.cached_property
+    def texts(self) -> tuple[bytes, ...]:
+        """Each node's text, by which nodes of two models are equal."""
+        return tuple(_text(node) for node in self.graph.node)
+
+    @functools.cached_property
+    def readers(self) -> Mapping[str, Sequence[int]]:
+        """The positions of the nodes that read each tensor."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for position, node in enumerate(self.graph.node):
+            for name in reads(node):
+                found[name].append(position)
+        return found
+
+    @functools.cached_property
+    def types(self) -> Mapping[str, onnx.ValueInfoProto]:
+        """The tensors whose type the graph declares."""
+        return _types(self.graph)
+
+
+_outlines: "WeakKeyDictionary[Model, _Outline]" = WeakKeyDictionary()
+"""The outlines of the models that somebody still holds."""
+
+
+def _outline(model: Model) -> _Outline:
+    """Return the outline of this very model."""
+    found = _outlines.get(model)
+    if found is None:
+        found = _outlines[model] = _Outline(model.proto.graph)
+    return found
 
 
 def find_cuts(model: Model, outputs: Sequence[str] | None = None) -> tuple[Cut, ...]:
@@ -139,22 +180,21 @@ def changed_part(model: Model, changed: Model, start: Cut, end: Cut) -> Model:
 
     The cuts must enclose `changed_span`.
     """
-    nodes = model.proto.graph.node
-    outside = {_text(node) for node in (*nodes[: start.position], *nodes[end.position :])}
-    inside = [node for node in changed.proto.graph.node if _text(node) not in outside]
+    texts = _outline(model).texts
+    outside = {*texts[: start.position], *texts[end.position :]}
+    pairs = zip(_outline(changed).texts, changed.proto.graph.node, strict=True)
+    inside = [node for text, node in pairs if text not in outside]
     return _model_of(changed, model, inside, start, end)
 
 
 def changed_span(model: Model, changed: Model) -> Span:
     """Return the span outside which both models are the same; empty if they are equal."""
-    kept = {_text(node) for node in changed.proto.graph.node}
-    others = _changed_constants(model.proto.graph, changed.proto.graph)
-    positions = [
-        position
-        for position, node in enumerate(model.proto.graph.node)
-        if _text(node) not in kept or others.intersection(reads(node))
-    ]
-    return Span(positions[0], positions[-1] + 1) if positions else Span(0, 0)
+    kept = set(_outline(changed).texts)
+    outline = _outline(model)
+    positions = {position for position, text in enumerate(outline.texts) if text not in kept}
+    for name in _changed_constants(model.proto.graph, changed.proto.graph):
+        positions.update(outline.readers.get(name, ()))
+    return Span(min(positions), max(positions) + 1) if positions else Span(0, 0)
 
 
 def same_computation(one: Model, other: Model) -> bool:
@@ -215,7 +255,7 @@ def _model_of(
     """Return these nodes of a model, with the constants they read, as a model of their own."""
     graph = source.proto.graph
     read = {name for node in nodes for name in reads(node)}
-    types = _types(typed.proto.graph)
+    types = _outline(typed).types
     proto = onnx.ModelProto(ir_version=source.proto.ir_version)
     proto.opset_import.extend(source.proto.opset_import)
     proto.functions.extend(source.proto.functions)

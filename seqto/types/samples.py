@@ -13,8 +13,8 @@ from seqto.types.reading import BatchAxes
 Arrays = Mapping[str, np.ndarray]
 """Arrays by tensor name; the first axis counts samples."""
 
-_HELD = 64
-"""After so many samples, those that were read from a file are let go."""
+_HELD_BYTES = 2**24
+"""After about so many bytes of samples, those that were read from a file are let go."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +63,9 @@ class Samples:
         last sample. Where an input has no axis for samples, they are fed one at a time.
         """
         size = 1 if None in self.batch_axes.values() else self.fixed_batch or size
+        held = self._held()
         for start in range(0, len(self), size):
-            if start % _HELD < size:
+            if start % held < size:
                 self._let_go()
             batch = {name: array[start : start + size] for name, array in self.inputs.items()}
             missing = start + size - len(self)
@@ -75,6 +76,11 @@ class Samples:
                 }
             yield {name: self._as_fed(name, array) for name, array in batch.items()}
         self._let_go()
+
+    def _held(self) -> int:
+        """Return how many samples are read from a file before they are let go."""
+        total = sum(array.nbytes for array in self.inputs.values())
+        return max(_HELD_BYTES * len(self) // max(total, 1), 1)
 
     def _let_go(self) -> None:
         for array in self.inputs.values():

@@ -1,11 +1,14 @@
 """The embedded digits."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
 from suite_datasets import DatasetSuite
 
-from seqto.datasets.digits import DigitsDataset
+from seqto.datasets.digits import DigitsDataset, read_digits
 from seqto.datasets.digits_split import split
 from seqto.errors import DatasetError
 from seqto.types import TensorSpec
@@ -50,6 +53,20 @@ def test_ids_tell_which_digit_of_scikit_learn_it_is() -> None:
         np.testing.assert_allclose(
             evaluation.inputs["image"][position, 0] * 16, digits.images[index]
         )
+
+
+def test_they_are_read_as_scikit_learn_reads_them_without_its_import() -> None:
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    pixels, labels = read_digits()
+    np.testing.assert_array_equal(pixels, digits.images)
+    np.testing.assert_array_equal(labels, digits.target)
+    code = (
+        "import sys; from seqto.datasets.digits import read_digits; read_digits(); "
+        "sys.exit('sklearn' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_nothing_was_trained_on() -> None:

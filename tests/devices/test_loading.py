@@ -13,6 +13,7 @@ import pytest
 
 from seqto.devices import loading as room
 from seqto.devices.loading import is_watched, measured, note, watched
+from seqto.freeing import give_back
 from seqto.types import Loading
 
 MB = 2**20
@@ -43,6 +44,24 @@ def held_at_most(load: Callable[[], Any]) -> float:
 def touched(megabytes: int) -> np.ndarray:
     """Return so much memory, all of it in use."""
     return np.ones(megabytes * MB, np.uint8)
+
+
+@on_linux
+def test_what_loading_leaves_behind_goes_back() -> None:
+    def held() -> float:
+        status = Path("/proc/self/status").read_text()
+        return int(status.split("RssAnon:")[1].split()[0]) / 1024
+
+    def load() -> np.ndarray:
+        # Too small to be mapped one by one, and one is left at the end.
+        parts = [np.ones(2**12) for _ in range(4000)]
+        return parts[-1]
+
+    give_back()
+    before = held()
+    loaded, _ = watched(lambda: measured(load, ticking(0, 1)))
+    # It takes 125 MB.
+    assert held() - before < 20 and loaded.sum() == 2**12
 
 
 def test_time_is_by_the_clock_that_is_given() -> None:

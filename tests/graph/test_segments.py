@@ -1,6 +1,8 @@
 """Graphs cut into parts, and what a change to a graph touches."""
 
+import gc
 import itertools
+import weakref
 
 import numpy as np
 import onnx
@@ -9,6 +11,7 @@ from onnx import helper, numpy_helper
 from onnx_models import build, feeds, node_names, op_types, residual, run, weight
 from quantizable_models import mobile, random_samples, shared_weight, two_outputs
 
+from seqto.graph import segments
 from seqto.graph.prepare import prepare
 from seqto.graph.segments import (
     Cut,
@@ -153,6 +156,31 @@ def test_the_changed_part_fits_into_the_original(tensor: str) -> None:
                 part(model, end, cuts[-1]),
             ]
             np.testing.assert_array_equal(run_parts(row, inputs)["y"], run(changed, inputs)[0])
+
+
+def test_the_original_is_read_once_for_all_that_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, written = prepare(residual()), []
+    text = segments._text
+    monkeypatch.setattr(segments, "_text", lambda node: written.append(node.name) or text(node))
+    cuts = find_cuts(model)
+    for _ in range(3):
+        changed = Model(model.name, model.copy_proto())
+        changed_part(model, changed, cuts[0], cuts[-1])
+        assert changed_span(model, changed) == Span(0, 0)
+    # Each of the three once, and the original once.
+    assert len(written) == 4 * len(model.proto.graph.node)
+
+
+def test_what_is_known_of_a_model_goes_with_it() -> None:
+    model = prepare(residual())
+    find_cuts(model)
+    part(model, *find_cuts(model)[:2])
+    gone = weakref.ref(model)
+    assert model in segments._outlines
+    known = len(segments._outlines)
+    del model
+    gc.collect()
+    assert gone() is None and len(segments._outlines) < known
 
 
 def test_the_original_stays_as_it_is() -> None:
