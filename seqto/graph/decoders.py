@@ -3,7 +3,7 @@
 They need only standard operations on constants, so that ONNX Runtime folds all of them when it
 loads a model. What they make stays in memory until all of it is folded. So all that is done for
 each word of each node of a tree is to find its place: 7.5 bytes, of which 4 are the place itself.
-Integers have one byte until they are floats.
+Integers have a byte, wide ones two or four, until they are floats.
 """
 
 import functools
