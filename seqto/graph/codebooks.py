@@ -2,8 +2,8 @@
 
 Words are sorted by frequency and cut into classes of 1, 2, 4, 16 or 256. A Huffman tree says which
 class a word has, and a fixed number of bits which word of the class it is. That is within 1 or 2 %
-of the entropy, but only the few levels of the tree, and not every bit, need an index when a stream
-is decoded: an index takes tens of bytes. Rare words are written out in a class of their own.
+of the entropy, but only the few levels of the tree, and not every bit, need places when a stream
+is decoded: a place takes 7.5 bytes. Rare words are written out in a class of their own.
 """
 
 import heapq
@@ -22,7 +22,9 @@ Tree = int | tuple["Tree", "Tree"]
 _WIDTHS = (0, 1, 2, 4, 8)
 """The bits of a code within its class: a whole number of codes fits into a byte."""
 
-_LENGTHS = (1, 2, 3, 4, 6, 8)
+LENGTHS = (1, 2, 3, 4, 6, 8)
+"""How many integers a word may have."""
+
 _MOST_WORDS = 4096
 _MOST_KEYS = 2**20
 _PIECE = 2**20
@@ -34,7 +36,7 @@ _CLASS_BITS = 1000
 """About how many bits the nodes and names of a class take in a model's file."""
 
 _INDEX_PRICE = 0.1
-"""What a bit of the tree counts more than others, because of the memory for its index."""
+"""What a bit of the tree counts more than others, because of the memory for its places."""
 
 _MARGIN, _MARGINS = 0.06, (0.0, 0.03, 0.06, 0.1, 0.15, 0.25)
 """By how much a Huffman tree is deeper than the entropy says: usually, and what is tried."""
@@ -143,7 +145,7 @@ def design(integers: np.ndarray) -> tuple[Words, Book, np.ndarray]:
     """Return the words of a stream, the code that makes it smallest, and the keys of its words."""
     bits = entropy(frequencies(integers))
     found = []
-    for length in _LENGTHS:
+    for length in LENGTHS:
         # Longer words would hardly ever occur twice.
         if length > 1 and length * bits > math.log2(_MOST_WORDS):
             break

@@ -11,13 +11,12 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from seqto.graph.codebooks import Tree
-from seqto.graph.coding import Stream, encode
-from seqto.graph.decoders import DOMAIN, SHIFTS, functions
+from seqto.graph.coding import LowBits, Stream, encode
+from seqto.graph.decoders import DOMAIN, SHIFTS, functions, of_length
 from seqto.graph.grids import OCTAVES, Grid
 from seqto.graph.nodes import tensor_names
 from seqto.graph.stream_groups import grouped
 
-_SIDES = ("ranks", "sides", "sums")
 _UNPACKED = {1: "one", 2: "two", 4: "four"}
 
 
@@ -45,6 +44,7 @@ def code_weights(proto: onnx.ModelProto, weights: Sequence[CodedWeight]) -> None
     del proto.graph.node[:]
     proto.graph.node.extend(kept)
     proto.graph.initializer.extend(coding.tensors)
+    proto.graph.value_info.extend(coding.shapes)
     _add_functions(proto, {node.op_type for node in coding.nodes})
 
 
@@ -68,13 +68,14 @@ class _Coding:
     def __init__(self, taken: set[str]) -> None:
         self.tensors: list[onnx.TensorProto] = []
         self.nodes: list[onnx.NodeProto] = []
+        self.shapes: list[onnx.ValueInfoProto] = []
         self._names = (name for name in _short_names() if name not in taken)
         self._tables: dict[str, str] = {}
         self._scales = ""
 
     def code(self, weights: Sequence[CodedWeight]) -> None:
         """Add all that makes these weights."""
-        names = (*_SIDES, *_UNPACKED.values())
+        names = ("sides", *_UNPACKED.values())
         made = self._made("Tables", [self._hold(SHIFTS)], len(names))
         self._tables = dict(zip(names, made, strict=True))
         (self._scales,) = self._made("Scales", [self._hold(OCTAVES)], 1)
@@ -84,19 +85,18 @@ class _Coding:
     def _group(self, weights: Sequence[CodedWeight]) -> None:
         """Add one stream, and the weights that are in it."""
         stream = encode(np.concatenate([each.grid.integers.reshape(-1) for each in weights]))
-        rows = self._stream(stream)
-        flat = self._node("Reshape", [rows, self._hold(np.array([-1], np.int64))])
-        if stream.low_bits:
-            flat = self._joined(stream, flat)
+        flat = self._stream(stream)
+        for low in stream.low:
+            flat = self._joined(flat, low)
         sizes = [each.grid.integers.size for each in weights]
         for weight, integers in zip(weights, self._parts(flat, sizes, stream.filled), strict=True):
             self._weight(weight, integers)
 
-    def _joined(self, stream: Stream, high: str) -> str:
-        """Return the tensor of a stream's integers, given what is above their low bits."""
-        table = self._tables[_UNPACKED[stream.low_bits]]
-        times = self._hold(np.array([2**stream.low_bits], np.int32))
-        return self._made("Join", [high, self._hold(stream.low), table, times], 1)[0]
+    def _joined(self, high: str, low: LowBits) -> str:
+        """Return the tensor of integers with some of their low bits, given what is above."""
+        shift = self._hold(np.array([low.shift], np.uint8))
+        given = [self._hold(low.codes), self._tables[_UNPACKED[low.width]], shift]
+        return self._made("Join", [high, *given], 1)[0]
 
     def _parts(self, tensor: str, sizes: Sequence[int], whole: int) -> list[str]:
         """Return parts of these sizes of a tensor that is so large as a whole, along its start."""
@@ -123,34 +123,60 @@ class _Coding:
         self.nodes[-1].output[0] = weight.output
 
     def _stream(self, stream: Stream) -> str:
-        """Return the tensor of a stream's words."""
-        book = stream.book
+        """Return the tensor of a stream's integers without their low bits."""
+        book, length = stream.book, stream.words.shape[1]
         sizes = [2**width for width in book.widths]
-        words = self._parts(self._hold(book.words), sizes, len(book.words)) if sizes else []
-        leaves = [self._class(stream, at, each) for at, each in enumerate(words)]
-        if len(stream.escapes):
-            leaves.append(self._hold(stream.escapes))
-        return self._tree(book.tree, leaves, iter(stream.planes))
+        columns = [self._column(each, sizes) for each in stream.words.T]
+        (whole,) = self._made("Places", [self._hold(np.array(stream.places, np.int32))], 1)
+        reached = self._reached(book.tree, whole, iter(stream.planes))
+        every = [
+            self._class(stream, at, [column[at] for column in columns])
+            if at != book.escape
+            else [self._hold(np.ascontiguousarray(each)) for each in stream.escapes.T]
+            for at in reached
+        ]
+        places = self._concatenated([*reached.values()])
+        parts = [self._concatenated(each) for each in zip(*every, strict=True)]
+        return self._made(of_length("Words", length), [places, *parts], 1)[0]
 
-    def _tree(self, tree: Tree, leaves: Sequence[str], planes: Iterator[np.ndarray]) -> str:
-        """Return the tensor of the words below this tree."""
+    def _column(self, words: np.ndarray, sizes: Sequence[int]) -> list[str]:
+        """Return the tensors of one integer of all words, one for each class."""
+        held = np.ascontiguousarray(words)
+        return self._parts(self._hold(held), sizes, len(held)) if sizes else []
+
+    def _reached(self, tree: Tree, places: str, planes: Iterator[np.ndarray]) -> dict[int, str]:
+        """Return the tensors of the places of each class below this tree."""
         if isinstance(tree, int):
-            return leaves[tree]
-        bits = self._hold(next(planes))
-        sides = [self._tree(side, leaves, planes) for side in tree]
-        tables = [self._tables[each] for each in _SIDES]
-        return self._made("Merge", [bits, *sides, *tables], 1)[0]
+            return {tree: places}
+        plane = next(planes)
+        sides = self._made("Sides", [self._hold(plane), places, self._tables["sides"]], 2)
+        ones = int(np.unpackbits(plane).sum())
+        # ONNX Runtime only folds what it knows the size of, and here that depends on values.
+        for name, count in zip(sides, (8 * len(plane) - ones, ones), strict=True):
+            self.shapes.append(helper.make_tensor_value_info(name, TensorProto.INT32, [count]))
+        zero, one = (
+            self._reached(side, each, planes) for side, each in zip(tree, sides, strict=True)
+        )
+        return zero | one
 
-    def _class(self, stream: Stream, at: int, words: str) -> str:
-        """Return the tensor of a class's words."""
-        width = stream.book.widths[at]
+    def _class(self, stream: Stream, at: int, words: Sequence[str]) -> list[str]:
+        """Return the tensors of the first integers of a class's words, of the second, and so on."""
+        width, count = stream.book.widths[at], len(words)
         if not width:
-            count = self._hold(np.array([stream.counts[at]], np.int64))
-            return self._made("Fill", [count, words], 1)[0]
+            size = self._hold(np.array([stream.counts[at]], np.int64))
+            return self._made(of_length("Fill", count), [size, *words], count)
         codes = self._hold(stream.codes[at])
         if width in _UNPACKED:
-            return self._made("Leaf", [codes, words, self._tables[_UNPACKED[width]]], 1)[0]
-        return self._made("Bytes", [codes, words], 1)[0]
+            given = [codes, self._tables[_UNPACKED[width]]]
+            return self._made(of_length("Leaf", count), [*given, *words], count)
+        return self._made(of_length("Bytes", count), [codes, *words], count)
+
+    def _concatenated(self, tensors: Sequence[str]) -> str:
+        if len(tensors) == 1:
+            return tensors[0]
+        joined = self._node("Concat", tensors)
+        self.nodes[-1].attribute.append(helper.make_attribute("axis", 0))
+        return joined
 
     def _hold(self, values: np.ndarray) -> str:
         self.tensors.append(numpy_helper.from_array(values, next(self._names)))

@@ -1,26 +1,39 @@
 """Codes integers in about as many bits as their entropy, so that arrays of them decode at once.
 
 A stream is a Huffman-shaped wavelet tree: each inner node has one bit for each word that passes it,
-packed into bytes, and each class the codes of its words. It is decoded from the leaves to the root:
-the bits of a node say which of its two sides the next word comes from. The lowest bits of fine
-integers are as good as random: they are stored beside the tree, which then has few levels.
+packed into bytes, and each class the codes of its words. It is decoded from the root to the leaves:
+the bits of a node say on which of its two sides each of its places goes on, and a class fills the
+places that reach it. The lowest bits of fine integers are as good as random: they are stored beside
+the tree, which then has few levels.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from seqto.graph.codebooks import Book, Tree, Words, design, frequencies
+from seqto.graph.codebooks import Book, Tree, Words, design, frequencies, narrowest
 from seqto.graph.grids import entropy
 
-_LOW_BITS, _ABOVE = 4, 3.0
-"""How many low bits are stored beside the tree, if so much entropy is left above them.
+_ABOVE = 2.85
+"""How much entropy is left for the tree, and up to 1 more.
 
-For less fine integers the tree alone takes less memory to decode."""
+Normally distributed integers then take less than with another number of low bits."""
+
+_PLANES = (4, 2, 1)
+"""How many low bits are stored together: a whole number of codes fits into a byte."""
 
 FILL = 8
-"""Every node and class has a multiple of this many words: no byte is filled in part."""
+"""Every class and node has a multiple of this many words: no byte is filled in part."""
+
+
+@dataclass(frozen=True, eq=False)
+class LowBits:
+    """Some of the low bits of all integers: `width` bits of each, and how many bits are below."""
+
+    codes: np.ndarray
+    width: int
+    shift: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,80 +41,97 @@ class Stream:
     """A coded array of integers.
 
     `planes` are the bits of the tree's inner nodes, each before its two sides; `codes` those of the
-    classes, and `counts` their words; `escapes` are the words that are written out. Each is filled
-    up with words that nothing reads. `low` has the lowest `low_bits` of all integers, and the words
-    are what is above them.
+    classes, and `counts` their words; `words` are those of the book, and `escapes` those that are
+    written out, with zeros for the bits that are in `low`. Each class is filled up with words that
+    are behind all others.
     """
 
     length: int
     book: Book
+    words: np.ndarray
     planes: tuple[np.ndarray, ...]
     codes: tuple[np.ndarray, ...]
     counts: tuple[int, ...]
     escapes: np.ndarray
-    low: np.ndarray
-    low_bits: int
+    low: tuple[LowBits, ...]
+
+    @property
+    def places(self) -> int:
+        """How many words there are, with those that fill up classes."""
+        return sum(self.counts) + len(self.escapes)
 
     @property
     def filled(self) -> int:
-        """How many integers the words make, with those that fill it up."""
-        return _integers(self.book, self.planes, self.counts, self.escapes)
+        """How many integers the words make, with those that fill up classes."""
+        return self.places * int(self.words.shape[1])
 
     @property
     def size(self) -> int:
         """The bytes of everything that has to be stored."""
-        arrays = (*self.planes, *self.codes, self.escapes, self.book.words, self.low)
-        return sum(each.nbytes for each in arrays)
+        low = [each.codes for each in self.low]
+        return sum(
+            each.nbytes for each in (*self.planes, *self.codes, *low, self.escapes, self.words)
+        )
 
 
 def encode(integers: np.ndarray) -> Stream:
     """Return an array of integers, which is not empty, as a stream."""
     flat = integers.reshape(-1)
-    low_bits = _low_bits(flat)
-    words, book, keys = design(flat >> low_bits)
+    bits = _low_bits(flat)
+    words, book, keys = design(flat >> bits)
     numbers = _numbers(words, keys)
-    escapes = words.rows[numbers < 0]
+    is_escape = numbers < 0
+    escapes = words.rows[is_escape]
     starts = book.starts
     classes = np.searchsorted(starts[1:], numbers, side="right")
-    classes[numbers < 0] = book.escape
+    classes[is_escape] = book.escape
     planes: list[np.ndarray] = []
     codes: dict[int, np.ndarray] = {}
     _split(book.tree, classes.astype(np.int16), numbers, planes, codes)
     packed = [_packed(codes[at] - starts[at], width) for at, width in enumerate(book.widths)]
     counts = tuple(_filled(len(codes[at])) for at in range(len(book.widths)))
     written = np.pad(escapes, ((0, -len(escapes) % FILL), (0, 0)))
-    low = np.zeros(_integers(book, planes, counts, written), np.uint8)
-    low[: len(flat)] = flat & (2**low_bits - 1)
+    kind = narrowest(flat)
+    places = sum(counts) + len(written)
     return Stream(
         len(flat),
         book,
+        book.words.astype(kind) << bits,
         tuple(planes),
         tuple(packed),
         counts,
-        written,
-        _packed(low, low_bits),
-        low_bits,
+        written.astype(kind) << bits,
+        _low(flat, bits, places * words.rows.shape[1]),
     )
 
 
 def _low_bits(integers: np.ndarray) -> int:
     """Return how many of the lowest bits to store beside the tree."""
-    return _LOW_BITS if entropy(frequencies(integers)) >= _LOW_BITS + _ABOVE else 0
+    fine = int(entropy(frequencies(integers)) - _ABOVE)
+    return min(max(fine, 0), sum(_PLANES))
 
 
-def _integers(
-    book: Book, planes: Sequence[np.ndarray], counts: Sequence[int], escapes: np.ndarray
-) -> int:
-    words = FILL * len(planes[0]) if planes else sum(counts) + len(escapes)
-    return words * int(book.words.shape[1])
+def _low(flat: np.ndarray, bits: int, filled: int) -> tuple[LowBits, ...]:
+    """Return so many low bits of the integers, filled up to so many."""
+    rest = np.zeros(filled, np.uint8)
+    rest[: len(flat)] = flat & (2**bits - 1)
+    found, shift = [], bits
+    for width in _PLANES:
+        if bits & width:
+            shift -= width
+            found.append(LowBits(_packed(rest >> shift & (2**width - 1), width), width, shift))
+    return tuple(found)
 
 
 def decode(stream: Stream) -> np.ndarray:
     """Return the integers of a stream, in one dimension."""
-    rows = _merged(stream, stream.book.tree, iter(stream.planes))
-    high = rows.reshape(-1)[: stream.length].astype(np.int32)
-    low = unpacked(stream.low, stream.low_bits, stream.filled)[: stream.length]
-    return np.asarray((high << stream.low_bits) + low)
+    rows = np.zeros((stream.places, stream.words.shape[1]), stream.words.dtype)
+    for at, places in _placed(stream.book.tree, np.arange(stream.places), iter(stream.planes)):
+        rows[places] = _class_words(stream, at)
+    flat = rows.reshape(-1).astype(np.int32)
+    for each in stream.low:
+        flat |= unpacked(each.codes, each.width, len(flat)).astype(np.int32) << each.shift
+    return np.asarray(flat[: stream.length])
 
 
 def _numbers(words: Words, keys: np.ndarray) -> np.ndarray:
@@ -118,18 +148,25 @@ def _split(
     numbers: np.ndarray,
     planes: list[np.ndarray],
     codes: dict[int, np.ndarray],
-) -> None:
-    """Collect the planes of this tree, and the words of its classes."""
+) -> int:
+    """Collect the planes of this tree, and the words of its classes; return how many it has."""
     if isinstance(tree, int):
         codes[tree] = numbers
-        return
+        return _filled(len(numbers))
     zero, one = tree
     is_right = np.zeros(1 + max(_leaves(tree)), bool)
     is_right[list(_leaves(one))] = True
     right = is_right[classes]
-    planes.append(np.packbits(right))
-    _split(zero, classes[~right], numbers[~right], planes, codes)
-    _split(one, classes[right], numbers[right], planes, codes)
+    planes.append(right)
+    own = len(planes) - 1
+    zeros = _split(zero, classes[~right], numbers[~right], planes, codes)
+    ones = _split(one, classes[right], numbers[right], planes, codes)
+    # What fills up the classes comes last.
+    bits = np.zeros(zeros + ones, bool)
+    bits[: len(right)] = right
+    bits[len(bits) - (ones - np.count_nonzero(right)) :] = True
+    planes[own] = np.packbits(bits)
+    return zeros + ones
 
 
 def _leaves(tree: Tree) -> Iterator[int]:
@@ -159,15 +196,16 @@ def unpacked(codes: np.ndarray, width: int, count: int) -> np.ndarray:
     return np.asarray(codes[:, None] >> shifts & (2**width - 1)).reshape(-1)
 
 
-def _merged(stream: Stream, tree: Tree, planes: Iterator[np.ndarray]) -> np.ndarray:
-    """Return the words below this tree."""
+def _placed(
+    tree: Tree, places: np.ndarray, planes: Iterator[np.ndarray]
+) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield the classes below this tree, and the places of their words."""
     if isinstance(tree, int):
-        return _class_words(stream, tree)
+        yield tree, places
+        return
     right = np.unpackbits(next(planes)).astype(bool)
-    zero = _merged(stream, tree[0], planes)
-    one = _merged(stream, tree[1], planes)
-    ranks = np.where(right, len(zero) + np.cumsum(right) - 1, np.cumsum(~right) - 1)
-    return np.asarray(np.concatenate([zero, one])[ranks])
+    yield from _placed(tree[0], places[~right], planes)
+    yield from _placed(tree[1], places[right], planes)
 
 
 def _class_words(stream: Stream, at: int) -> np.ndarray:
@@ -175,7 +213,7 @@ def _class_words(stream: Stream, at: int) -> np.ndarray:
     if at == book.escape:
         return stream.escapes
     codes = unpacked(stream.codes[at], book.widths[at], stream.counts[at])
-    return np.asarray(book.words[book.starts[at] :][codes])
+    return np.asarray(stream.words[book.starts[at] :][codes])
 
 
 def _filled(count: int) -> int:

@@ -1,17 +1,20 @@
 """The functions that decode coded weights, which a model brings along.
 
 They need only standard operations on constants, so that ONNX Runtime folds all of them when it
-loads a model. What they make stays in memory until all of it is folded: a node's `index` and what
-leads to it, of 4 bytes each, are most of that.
+loads a model. What they make stays in memory until all of it is folded. So all that is done for
+each word of each node of a tree is to find its place: 7.5 bytes, of which 4 are the place itself.
+Integers have a byte, wide ones two or four, until they are floats.
 """
 
 import functools
+import re
 import string
 
 import numpy as np
 import onnx
 from onnx import parser
 
+from seqto.graph.codebooks import LENGTHS
 from seqto.graph.grids import EIGHTHS
 
 DOMAIN = "seqto"
@@ -22,7 +25,7 @@ SHIFTS = np.arange(7, -1, -1, dtype=np.uint8)
 """What Tables is given, so that it reads constants as every other node does."""
 
 _TABLES = """
-Tables (shifts_of_one) => (ranks, sides, sums, one, two, four) {
+Tables (shifts_of_one) => (sides, one, two, four) {
     first = Constant <value_int = 0> ()
     end = Constant <value_int = 256> ()
     by = Constant <value_int = 1> ()
@@ -38,93 +41,48 @@ Tables (shifts_of_one) => (ranks, sides, sums, one, two, four) {
     shifted_by_one = BitShift <direction = "RIGHT"> (bytes, shifts_of_one)
     shifted_by_two = BitShift <direction = "RIGHT"> (bytes, shifts_of_two)
     shifted_by_four = BitShift <direction = "RIGHT"> (bytes, shifts_of_four)
-    bits = BitwiseAnd (shifted_by_one, mask_of_one)
-    pairs = BitwiseAnd (shifted_by_two, mask_of_two)
-    halves = BitwiseAnd (shifted_by_four, mask_of_four)
-    one = Cast <to = 6> (bits)
-    two = Cast <to = 6> (pairs)
-    four = Cast <to = 6> (halves)
-    sides = Cast <to = 9> (bits)
-    flipped = Not (sides)
-    zeros = Cast <to = 6> (flipped)
-    ones_before = CumSum <exclusive = 1> (one, axis)
-    zeros_before = CumSum <exclusive = 1> (zeros, axis)
-    ranks = Where (sides, ones_before, zeros_before)
-    sums = ReduceSum (one, axis)
+    one = BitwiseAnd (shifted_by_one, mask_of_one)
+    two = BitwiseAnd (shifted_by_two, mask_of_two)
+    four = BitwiseAnd (shifted_by_four, mask_of_four)
+    sides = Cast <to = 9> (one)
 }
 """
-"""What each byte says: its bits as sides, their ranks among equals, their sum; its codes."""
+"""What each byte says: its bits as sides, and its codes."""
 
-_MERGE = """
-Merge (bits, zero, one, ranks, sides, sums) => (rows) {
-    start = Constant <value_ints = [0]> ()
-    eight = Constant <value = int32[1] {8}> ()
+_PLACES = """
+Places (count) => (places) {
+    first = Constant <value = int32 {0}> ()
+    by = Constant <value = int32 {1}> ()
+    places = Range (first, count, by)
+}
+"""
+"""The places of a stream's words."""
+
+_SIDES = """
+Sides (bits, places, sides) => (zero, one) {
     any = Constant <value_ints = [-1]> ()
     at = Cast <to = 6> (bits)
-    ones = Gather (sums, at)
-    zeros = Sub (eight, ones)
-    ones_before = CumSum <exclusive = 1> (ones, start)
-    zeros_before = CumSum <exclusive = 1> (zeros, start)
-    size = Shape <start = 0, end = 1> (zero)
-    offset = Cast <to = 6> (size)
-    behind = Add (ones_before, offset)
-    side = Gather (sides, at)
-    base = Where (side, behind, zeros_before)
-    rank = Gather (ranks, at)
-    index = Add (base, rank)
-    both = Concat <axis = 0> (zero, one)
-    picked = Gather (both, index)
-    length = Shape <start = 1> (zero)
-    shape = Concat <axis = 0> (any, length)
-    rows = Reshape (picked, shape)
+    picked = Gather (sides, at)
+    right = Reshape (picked, any)
+    left = Not (right)
+    zero = Compress <axis = 0> (places, left)
+    one = Compress <axis = 0> (places, right)
 }
 """
-"""The words of a node: its bits say which side each comes from."""
-
-_LEAF = """
-Leaf (codes, words, unpacked) => (rows) {
-    any = Constant <value_ints = [-1]> ()
-    at = Cast <to = 6> (codes)
-    table = Gather (words, unpacked)
-    picked = Gather (table, at)
-    length = Shape <start = 1> (words)
-    shape = Concat <axis = 0> (any, length)
-    rows = Reshape (picked, shape)
-}
-"""
-"""The words of a class whose codes have 1, 2 or 4 bits."""
-
-_BYTES = """
-Bytes (codes, words) => (rows) {
-    at = Cast <to = 6> (codes)
-    rows = Gather (words, at)
-}
-"""
-"""The words of a class whose codes have 8 bits."""
-
-_FILL = """
-Fill (count, words) => (rows) {
-    one = Constant <value_ints = [1]> ()
-    shape = Concat <axis = 0> (count, one)
-    rows = Expand (words, shape)
-}
-"""
-"""The words of a class that has only one."""
+"""The places of a node's two sides: its bits say on which of them each place goes on."""
 
 _JOIN = """
-Join (high, codes, unpacked, times) => (integers) {
+Join (high, codes, unpacked, shift) => (integers) {
     any = Constant <value_ints = [-1]> ()
     at = Cast <to = 6> (codes)
-    narrow = Cast <to = 3> (unpacked)
-    picked = Gather (narrow, at)
-    flat = Reshape (picked, any)
-    low = Cast <to = 6> (flat)
-    wide = Cast <to = 6> (high)
-    shifted = Mul (wide, times)
-    integers = Add (shifted, low)
+    shifted = BitShift <direction = "LEFT"> (unpacked, shift)
+    table = CastLike (shifted, high)
+    picked = Gather (table, at)
+    low = Reshape (picked, any)
+    integers = BitwiseOr (high, low)
 }
 """
-"""Integers of what is above their low bits, and these."""
+"""Integers with some of their low bits, which were zero."""
 
 _WEIGHT = """
 Weight (integers, shape, steps, largest, scales) => (weight) {
@@ -151,11 +109,82 @@ Scales (octaves) => (scales) {{
 """The steps that bytes stand for."""
 
 
+_LEAF = """
+Leaf (codes, unpacked, words*) => (parts*) {
+    any = Constant <value_ints = [-1]> ()
+    at = Cast <to = 6> (codes)
+    number = Cast <to = 6> (unpacked)
+    table* = Gather (words*, number)
+    picked* = Gather (table*, at)
+    parts* = Reshape (picked*, any)
+}
+"""
+"""The words of a class whose codes have 1, 2 or 4 bits."""
+
+_BYTES = """
+Bytes (codes, words*) => (parts*) {
+    at = Cast <to = 6> (codes)
+    parts* = GatherElements (words*, at)
+}
+"""
+"""The words of a class whose codes have 8 bits. Gather would take ten times as long."""
+
+_FILL = """
+Fill (count, words*) => (parts*) {
+    parts* = Expand (words*, count)
+}
+"""
+"""The words of a class that has only one."""
+
+_WORDS = """
+Words (places, parts*) => (integers) {
+    any = Constant <value_ints = [-1]> ()
+    placed* = ScatterElements (parts*, places, parts*)
+    joined = Concat <axis = 0> (placed*)
+    each = Constant <value_ints = [LENGTH, -1]> ()
+    apart = Reshape (joined, each)
+    words = Transpose <perm = [1, 0]> (apart)
+    integers = Reshape (words, any)
+}
+"""
+"""The integers of words, given their places.
+
+What is scattered into only has to be as long as the result: all its values are replaced.
+"""
+
+
+def of_length(function: str, length: int) -> str:
+    """Return the name of the function for words of so many integers."""
+    return f"{function}{length}"
+
+
+def _of_length(body: str, length: int) -> str:
+    """Return a function for words of so many integers, which are apart: names* are so many names.
+
+    A line that makes one of them is there once for each.
+    """
+    lines = []
+    for line in body.replace("LENGTH", str(length)).strip().split("\n"):
+        made, _, rest = line.partition("=")
+        if rest and "*" in made and "=>" not in line:
+            lines += [line.replace("*", str(at)) for at in range(length)]
+        else:
+            lines.append(re.sub(r"(\w+)\*", lambda name: _names(name[1], length), line))
+    return "\n".join(lines).replace(" (", f"{length} (", 1)
+
+
+def _names(name: str, length: int) -> str:
+    return ", ".join(f"{name}{at}" for at in range(length))
+
+
 @functools.cache
 def functions(opset: int) -> tuple[onnx.FunctionProto, ...]:
     """Return all functions in this opset; they call no other ones."""
     scales = _SCALES.format(eighths=_numbers(EIGHTHS))
-    bodies = (_TABLES, _MERGE, _LEAF, _BYTES, _FILL, _JOIN, _WEIGHT, scales)
+    of_words = [
+        _of_length(body, length) for length in LENGTHS for body in (_LEAF, _BYTES, _FILL, _WORDS)
+    ]
+    bodies = (_TABLES, _PLACES, _SIDES, *of_words, _JOIN, _WEIGHT, scales)
     head = f'<domain: "{DOMAIN}", opset_import: ["": {opset}]>'
     return tuple(_shortened(parser.parse_function(head + body)) for body in bodies)
 

@@ -16,6 +16,7 @@ from onnx.external_data_helper import (
     uses_external_data,
 )
 
+from seqto.graph.decoders import DOMAIN
 from seqto.types import Model
 from seqto.types.storage import copy_fields, is_large, stored_bytes
 from seqto.workspace import written_whole
@@ -79,9 +80,12 @@ def compact(proto: onnx.ModelProto, *, brief: bool = False) -> onnx.ModelProto:
     """Return the model without what only quantizers need.
 
     That is the shapes of its activations, which can be a tenth of a small file, and memory, unless
-    the model is of use only briefly.
+    the model is of use only briefly. Shapes that functions of the model need to be folded stay.
     """
+    made = {name for node in proto.graph.node if node.domain == DOMAIN for name in node.output}
+    kept = [each for each in proto.graph.value_info if each.name in made]
     del proto.graph.value_info[:]
+    proto.graph.value_info.extend(kept)
     if brief:
         return proto
     # A protobuf message keeps the memory of what was deleted from it: here, the float weights.

@@ -21,7 +21,7 @@ from seqto.types import Model
 _STORED = (TensorProto.INT4, TensorProto.INT8, TensorProto.INT16, TensorProto.FLOAT16)
 """The types that weights are stored in; a Cast is the first that is done with them."""
 
-_STEPS = ("Cast", "Mul", "Reshape", "Slice", "Split", "Transpose")
+_STEPS = ("Cast", "Concat", "Mul", "Reshape", "Slice", "Split", "Transpose")
 """The operations that unpack weights, besides the functions that decode them."""
 
 

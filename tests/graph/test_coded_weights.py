@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx.inliner
 import onnxruntime
 import pytest
 from integer_streams import STREAMS
@@ -88,6 +89,32 @@ def test_nothing_is_left_to_decode_in_a_session(tmp_path: Path) -> None:
     optimized = onnx.load(path)
     assert {node.op_type for node in optimized.graph.node} == {"Add"}
     assert {each.data_type for each in optimized.graph.initializer} == {TensorProto.FLOAT}
+
+
+def folded_bytes(proto: onnx.ModelProto) -> int:
+    """Return the bytes of all that decoding makes: ONNX Runtime holds them until all is folded."""
+    flat = onnx.inliner.inline_local_functions(proto)
+    flat.graph.node.pop()
+    names = [name for node in flat.graph.node for name in node.output]
+    del flat.graph.output[:]
+    flat.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(
+        flat.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    inputs = {each.name: np.zeros((), np.float32) for each in session.get_inputs()}
+    return sum(each.nbytes for each in session.run(names, inputs))
+
+
+@pytest.mark.parametrize(
+    ("step", "most"), [(2, 28), (1, 28), (0.5, 32), (0.25, 36), (0.125, 36), (0.06, 40), (0.03, 51)]
+)
+def test_decoding_holds_few_bytes_for_each_weight(step: float, most: float) -> None:
+    values = RNG.standard_normal((300, 1000)).astype(np.float32)
+    proto = model_of([CodedWeight("w", on_grid(values, (1,), step), TensorProto.FLOAT)])
+    assert folded_bytes(proto) < most * values.size
 
 
 @pytest.mark.parametrize("kind", [TensorProto.FLOAT16, TensorProto.DOUBLE])

@@ -11,7 +11,8 @@ from seqto.graph.grids import entropy
 
 def arrays(stream: Stream) -> list[np.ndarray]:
     """Return all arrays that a stream has."""
-    return [*stream.planes, *stream.codes, stream.escapes, stream.book.words, stream.low]
+    low = [each.codes for each in stream.low]
+    return [*stream.planes, *stream.codes, stream.escapes, stream.words, *low]
 
 
 @pytest.mark.parametrize("name", STREAMS)
@@ -35,12 +36,26 @@ def test_size_is_near_the_entropy(step: float) -> None:
     assert least < bits < 1.025 * least
 
 
-@pytest.mark.parametrize(("step", "bits"), [(1.0, 0), (0.25, 0), (0.06, 0), (0.03, 4), (0.005, 4)])
-def test_the_lowest_bits_of_fine_integers_are_beside_the_tree(step: float, bits: int) -> None:
-    integers = normal(100_000, step)
-    stream = encode(integers)
-    assert stream.low_bits == bits
-    assert 8 * len(stream.low) == bits * stream.filled
+@pytest.mark.parametrize(
+    ("step", "widths"),
+    [
+        (1.0, []),
+        (0.3, []),
+        (0.25, [1]),
+        (0.125, [2]),
+        (0.06, [2, 1]),
+        (0.03, [4]),
+        (0.001, [4, 2, 1]),
+    ],
+)
+def test_the_lowest_bits_of_fine_integers_are_beside_the_tree(
+    step: float, widths: list[int]
+) -> None:
+    stream = encode(normal(100_000, step))
+    assert [each.width for each in stream.low] == widths
+    assert [8 * len(each.codes) for each in stream.low] == [
+        width * stream.filled for width in widths
+    ]
 
 
 def test_long_tails_are_near_the_entropy_too() -> None:
