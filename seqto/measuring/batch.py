@@ -3,13 +3,16 @@
 import functools
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
+
+import numpy as np
 
 from seqto.errors import MetricError, reason
 from seqto.graph.segments import same_computation
 from seqto.graph.unpacking import has_coded_weights, unpacked
 from seqto.measuring.evaluate import measure, undone
+from seqto.measuring.loss import losses_of
 from seqto.measuring.prefixes import MEMORY_LIMIT, SharedRuns
 from seqto.measuring.stopping import Contest, Dominated, Rival, Stop, Watch
 from seqto.measuring.subject import Subject
@@ -23,6 +26,9 @@ _log = logging.getLogger(__name__)
 
 _SMALL = 2**26
 """Models of fewer bytes are returned with their attempts, rather than built again."""
+
+_HELD_BYTES = 2**26
+"""How many bytes of outputs are held at most for models that are loaded later."""
 
 
 class Tools(Protocol):
@@ -61,26 +67,29 @@ def attempts(
     known: Mapping[str, Measurement] | None = None,
     rivals: Sequence[Rival] = (),
     may_stop: Collection[Candidate] = (),
+    ahead: bool = False,
 ) -> Iterator[Attempt]:
     """Yield each candidate's attempt, in their order.
 
     `known` holds earlier measurements by the model's digest: no model is measured twice. Those that
-    `may_stop` are stopped once one of the `rivals`, or an earlier candidate, dominates them.
+    `may_stop` are stopped once one of the `rivals`, or an earlier candidate, dominates them. With
+    `ahead`, all run before the first one is loaded as a whole, which takes less memory at a time.
     """
     measured = dict(known or {})
-    contest = Contest(subject, list(rivals))
     built = [_built(parts, subject, candidate) for candidate in candidates]
     shared = _shared(parts, subject, candidates, built)
-    for candidate, model in zip(candidates, built, strict=True):
+    runs = _Runs(subject, Contest(subject, list(rivals)), may_stop, shared)
+    del shared
+    models = list(zip(candidates, built, strict=True))
+    if ahead:
+        runs.ahead([each for each in models if _is_new(each[1], measured)])
+    for candidate, model in models:
         if isinstance(model, Attempt):
             yield model
             continue
         try:
             if model.digest not in measured:
-                watch = contest.watch(model.size) if candidate in may_stop else None
-                found = _measured(parts, subject, candidate, model, shared, watch)
-                contest.add(found)
-                measured[model.digest] = found
+                measured[model.digest] = runs.measured(candidate, model, parts.device)
             layers = undone(candidate, model, parts.device)
         except MetricError:
             raise
@@ -93,29 +102,72 @@ def attempts(
             yield Attempt(measured[model.digest], undone=tuple(layers), model=kept)
 
 
-def _measured(
-    parts: Tools,
-    subject: Subject,
-    candidate: Candidate,
-    model: Model,
-    shared: Callable[[Model, Watch | None], Outputs | None],
-    watch: Watch | None,
-) -> Measurement:
-    """Return what this candidate scores; the watch may raise Dominated."""
-    outputs = _of_the_float_model(model, subject)
-    if outputs is None:
-        outputs = shared(model, watch)
-    return measure(model, subject, parts.device, outputs, candidate, watch)
+def _is_new(model: Model | Attempt, measured: Mapping[str, Measurement]) -> bool:
+    return isinstance(model, Model) and model.digest not in measured
+
+
+@dataclass(eq=False)
+class _Runs:
+    """Measures models; their outputs come from `shared` runs where they can."""
+
+    subject: Subject
+    contest: Contest
+    may_stop: Collection[Candidate]
+    shared: Callable[[Model, Watch | None], Outputs | None]
+    _found: dict[str, Outputs | Exception] = field(default_factory=dict)
+
+    def ahead(self, models: Sequence[tuple[Candidate, Model | Attempt]]) -> None:
+        """Run these models now, and let go what they share.
+
+        Decoding coded weights is when processes take most memory: activations are then gone.
+        """
+        held = len(models) * sum(
+            np.asarray(each).nbytes for of in self.subject.reference.values() for each in of
+        )
+        coded = any(isinstance(each, Model) and has_coded_weights(each.proto) for _, each in models)
+        if not coded or held > _HELD_BYTES:
+            return
+        for candidate, model in models:
+            assert isinstance(model, Model)
+            try:
+                outputs = self._outputs(candidate, model)
+            except Exception as error:
+                self._found[model.digest] = error
+            else:
+                if outputs is not None:
+                    self._found[model.digest] = outputs
+        self.shared = lambda model, watch: None
+
+    def measured(self, candidate: Candidate, model: Model, device: Device) -> Measurement:
+        """Return what this candidate scores; raise Dominated once it cannot be on the front."""
+        outputs = self._found.pop(model.digest, None)
+        if isinstance(outputs, Exception):
+            raise outputs
+        if outputs is None:
+            outputs = self._outputs(candidate, model)
+        watch = self._watch(candidate, model) if outputs is None else None
+        found = measure(model, self.subject, device, outputs, candidate, watch)
+        if outputs is None:
+            self.contest.add(model.size, found.losses)
+        return found
+
+    def _outputs(self, candidate: Candidate, model: Model) -> Outputs | None:
+        """Return the outputs of this model; None if it has to run as a whole."""
+        if same_computation(model, self.subject.model):
+            return self.subject.reference
+        outputs = self.shared(model, self._watch(candidate, model))
+        if outputs is not None and self.may_stop:
+            losses = losses_of(self.subject.metric, self.subject.reference, outputs)
+            self.contest.add(model.size, losses)
+        return outputs
+
+    def _watch(self, candidate: Candidate, model: Model) -> Watch | None:
+        return self.contest.watch(model.size) if candidate in self.may_stop else None
 
 
 def shares_prefixes(device: Device) -> bool:
     """Return whether running a model in parts on this device gives the same outputs."""
     return isinstance(device, SharesPrefixes) and device.shares_prefixes
-
-
-def _of_the_float_model(model: Model, subject: Subject) -> Outputs | None:
-    """Return the float model's outputs if this model computes the same, and None otherwise."""
-    return subject.reference if same_computation(model, subject.model) else None
 
 
 def _shared(

@@ -170,7 +170,8 @@ class Pool:
 
     def _rivals(self) -> list[Rival]:
         """Return what is measured by now."""
-        return [Rival.of(each) for each in self._known.values() if each.losses]
+        known = (each for each in self._known.values() if each.losses)
+        return [Rival.of(each.metrics["size_bytes"], each.losses) for each in known]
 
     def _result(self, running: Running) -> list[Attempt]:
         """Return the group's attempts; after a crash, try each candidate in its own process."""
@@ -282,7 +283,7 @@ def _measure(
     empty = {digest: Measurement({}, digest) for digest in known}
     found = []
     try:
-        for each in attempts(_Job.parts, _Job.subject, candidates, empty, rivals, stoppable):
+        for each in attempts(_Job.parts, _Job.subject, candidates, empty, rivals, stoppable, True):
             size = each.model.size if each.model is not None else 0
             if size > room:
                 found.append(replace(each, model=None))

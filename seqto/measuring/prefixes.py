@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from seqto.errors import DeviceError
+from seqto.freeing import give_back
 from seqto.graph.segments import Cut, clean_cuts, common_nodes, in_order, part
 from seqto.graph.steps import Step
 from seqto.measuring.outputs import is_finite, outputs_of
@@ -143,8 +144,9 @@ class SharedRuns:
             for here, there in itertools.pairwise(places):
                 steps.append(Step(part(model, here, there), there, self._device))
                 stack.callback(steps[-1].close)
-            # The sessions have its weights.
+            # The sessions have its weights. Making its parts left as much behind.
             del model
+            give_back()
             for number, tensors in self._begun(start, None if new else watch):
                 for step in steps:
                     tensors = step.run(tensors)

@@ -14,7 +14,10 @@ from seqto.figures import LOSS
 from seqto.measuring.loss import losses_of
 from seqto.measuring.subject import Subject
 from seqto.protocols import JudgesAlone
-from seqto.types import Entry, Measurement, Outputs, together
+from seqto.types import Entry, Outputs, together
+
+Losses = Sequence[float] | np.ndarray
+"""The loss of each sample."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +28,9 @@ class Rival:
     lost: float
 
     @classmethod
-    def of(cls, measurement: Measurement) -> "Rival":
-        """Return what is to be known of a measured candidate."""
-        return cls(measurement.metrics["size_bytes"], float(np.sum(measurement.losses)))
+    def of(cls, size: float, losses: Losses) -> "Rival":
+        """Return what is to be known of a candidate of this size."""
+        return cls(size, float(np.sum(losses)))
 
 
 @dataclass(frozen=True)
@@ -88,11 +91,10 @@ class Contest:
     rivals: list[Rival]
     _losses: list[np.ndarray] = field(default_factory=list)
 
-    def add(self, measurement: Measurement) -> None:
-        """Let the next candidates be compared with this one."""
-        if measurement.losses:
-            self.rivals.append(Rival.of(measurement))
-            self._losses.append(np.array(measurement.losses))
+    def add(self, size: float, losses: Losses) -> None:
+        """Let the next candidates be compared with one of this size."""
+        self.rivals.append(Rival.of(size, losses))
+        self._losses.append(np.asarray(losses))
 
     def watch(self, size: float) -> Watch | None:
         """Return what stops a candidate of this size.

@@ -74,6 +74,32 @@ def test_what_is_shared_changes_no_figure(
     assert min(shared.loaded) < min(plain.loaded) == max(plain.loaded)
 
 
+def test_who_runs_ahead_scores_the_same_and_is_loaded_later(lab: Lab) -> None:
+    plain, ahead = CountingDevice(), CountingDevice()
+    parts = replace(lab.parts, device=ahead)
+    found = list(attempts(parts, lab.subject, coded(lab), ahead=True))
+    scored = [
+        {k: v for k, v in each.measurement.metrics.items() if not k.startswith(("latency", "load"))}
+        for each in found
+        if each.measurement
+    ]
+    assert scored == figures(lab, plain, coded(lab))
+    whole = len(lab.subject.layer_names)
+    first = ahead.loaded.index(whole)
+    assert min(ahead.loaded[:first]) < whole == min(ahead.loaded[first:]), "parts come first"
+    assert min(plain.loaded[plain.loaded.index(whole) :]) < whole, "where nobody asks for it"
+
+
+def test_large_outputs_are_not_held(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_HELD_BYTES", 100)
+    device = CountingDevice()
+    parts = replace(lab.parts, device=device)
+    found = list(attempts(parts, lab.subject, coded(lab), ahead=True))
+    whole = len(lab.subject.layer_names)
+    assert all(each.measurement for each in found)
+    assert min(device.loaded[device.loaded.index(whole) :]) < whole
+
+
 class Misleading(StaticQuantizer):
     """A quantizer whose previews compute something else."""
 

@@ -123,8 +123,7 @@ def test_samples_that_others_lost_come_first(lab: Lab) -> None:
     count = len(lab.subject.samples)
     contest = Contest(lab.subject, [])
     for lost in ([5, 9], [9]):
-        losses = tuple(float(at in lost) for at in range(count))
-        contest.add(Measurement({"size_bytes": 10.0}, "", losses=losses))
+        contest.add(10.0, [float(at in lost) for at in range(count)])
     watch = contest.watch(20.0)
     assert watch is not None
     assert list(watch.order[:3]) == [9, 5, 0] and sorted(watch.order) == list(range(count))
