@@ -1,9 +1,12 @@
 """Choices between two neighbours whose likely losses are far apart."""
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from seqto.figures import EXPECTED
 from seqto.search.options import Menu
@@ -18,6 +21,9 @@ that are closer, a loss that falls at once would take all that may be added."""
 
 _MOST = 5
 """How many choices are added at most."""
+
+_LIGHT = 0.05
+"""Which share of the bytes the layers hold at most that choices may begin with alike."""
 
 _HOPELESS, _HARDLY_ANY = 0.15, 0.003
 """The likely losses between which gaps are of interest."""
@@ -78,10 +84,25 @@ class Gaps:
         return min(high, _HOPELESS) / max(low, _HARDLY_ANY)
 
     def _begun_as(self, smaller: list[int], larger: list[int], choice: list[int]) -> list[int]:
-        """Return the choice with what both neighbours begin with, which then runs once."""
+        """Return the choice with a beginning that a neighbour shares with others: it runs once."""
         begun = list(choice)
-        for unit in sorted(range(len(choice)), key=lambda each: self.menu.positions[each]):
-            if smaller[unit] != larger[unit]:
-                break
-            begun[unit] = smaller[unit]
+        like = max(larger, smaller, key=lambda each: len(self._shared(each)))
+        for unit in self._shared(like):
+            begun[unit] = like[unit]
         return begun
+
+    def _shared(self, choice: list[int]) -> list[int]:
+        """Return the first units for which another choice has the same options as this one."""
+        others = (each for each in self.choices.values() if each != choice)
+        return max((self._alike(choice, each) for each in others), key=len, default=[])
+
+    def _alike(self, one: list[int], other: list[int]) -> list[int]:
+        """Return the first units for which both choices have the same options."""
+        return list(itertools.takewhile(lambda unit: one[unit] == other[unit], self._light))
+
+    @functools.cached_property
+    def _light(self) -> list[int]:
+        """The first units, in the order of the graph, which hold little of what is stored."""
+        order = np.argsort(self.menu.positions, kind="stable")
+        held = np.cumsum(self.menu.sizes.max(axis=1)[order])
+        return [int(unit) for unit in order[held <= _LIGHT * held[-1]]]

@@ -122,3 +122,21 @@ def test_a_new_start_forgets_what_was_measured(scores: list[LayerScore]) -> None
     search = BudgetSearch()
     first = measured(search, scores, collapsing)
     assert measured(search, scores, collapsing) == first
+
+
+def test_what_is_added_begins_as_others_do(scores: list[LayerScore]) -> None:
+    search = BudgetSearch(budgets=12)
+    search.start(scores)
+    planned: list[Candidate] = search.ask(100)
+    for at, candidate in enumerate(planned):
+        metrics = {"divergence": 0.3 * 8.0**-at}
+        search.tell(Trial("", at, candidate, TrialState.COMPLETE, metrics))
+    added = search.ask(1)
+    assert added, "or nothing is shown"
+    # The first layers hold less than a twentieth of the bytes.
+    first = [each.layer.name for each in scores[:7]]
+    held = sum(each.sizes[FLOAT32] for each in scores)
+    assert sum(each.sizes[FLOAT32] for each in scores[:7]) < 0.05 * held
+    (begun,) = [[dict(each.precisions)[name] for name in first] for each in added]
+    others = [[dict(each.precisions)[name] for name in first] for each in planned]
+    assert others.count(begun) > 1
