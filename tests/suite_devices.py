@@ -103,9 +103,12 @@ class DeviceSuite:
     def test_programs_that_take_turns_time_each_call(
         self, device: Device, model: Model, samples: Samples
     ) -> None:
-        first, second = device.load(model), device.load(prepare(two_outputs()))
+        first = device.load(model)
         if not isinstance(first, TakesTurns):
+            # Such a device may hold one program only.
+            first.close()
             pytest.skip(f"{device.name} does not time single calls")
+        second = device.load(prepare(two_outputs()))
         assert isinstance(second, TakesTurns) and first.turns >= 1
         given = next(samples.batches(1)), next(random_samples(prepare(two_outputs())).batches(1))
         for _ in range(2):

@@ -48,8 +48,11 @@ from seqto.devices.onnxruntime import OnnxRuntimeDevice
 
 class Deadly(OnnxRuntimeDevice):
     def load(self, model):
-        layers = {each.op_type for each in model.proto.graph.node}
-        if "ON_A_NODE" in os.environ and "DequantizeLinear" not in layers:
+        nodes = model.proto.graph.node
+        layers = [each for each in nodes if each.op_type in ("Conv", "Gemm")]
+        made = {each.output[0] for each in nodes if each.op_type == "DequantizeLinear"}
+        full = len(layers) == 9 and all(each.input[1] in made for each in layers)
+        if "ON_A_NODE" in os.environ and full:
             os.kill(os.getpid(), signal.SIGKILL)
         return super().load(model)
 
@@ -67,7 +70,7 @@ class Slow(OnnxRuntimeDevice):
         time.sleep(0.3 * ("ON_A_NODE" in os.environ))
         return super().load(model)
 """
-"""Devices of the user's own, of which nodes have no file: one kills whoever runs a float model,
+"""Devices of the user's own, of which nodes have no file: one kills whoever runs full int8,
 one keeps the second node busy for good, one takes its time on nodes."""
 
 
@@ -270,7 +273,7 @@ def test_candidate_that_kills_its_process_fails_after_so_many_times(cluster: Clu
     said = ended(cluster.start("deadly", *door, *device))
     assert "Traceback" not in said
     finished = cluster.finished("deadly")
-    assert [each[0] for each in finished] == list(range(LAYERS)), "all but the float model"
+    assert [each[0] for each in finished] == list(range(1, LAYERS + 1)), "all but full int8"
     client = MlflowClient(cluster.server)
     experiment = client.get_experiment_by_name("deadly").experiment_id
     (failed,) = client.search_runs([experiment], "attributes.status = 'FAILED'")

@@ -84,5 +84,6 @@ def test_a_shuffled_network_is_studied_the_default_way(tmp_path: Path) -> None:
     costs = [score.costs["int8"] for score in outcome.record.scores]
     assert len(costs) == 57 and min(costs) > 0
     full, *others = outcome.record.trials
-    assert others and {each.state for each in (full, *others)} == {TrialState.COMPLETE}
+    assert others and all(each.state.is_settled for each in (full, *others))
+    assert full.state is TrialState.COMPLETE
     assert not any(each.candidate.is_float for each in others)

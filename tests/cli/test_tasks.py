@@ -103,7 +103,7 @@ STUDIES = (
         ["output0"],
         [PLAIN],
         evaluated=8,
-        harder=partial(dimmed, 1.0, 0.08),
+        harder=partial(dimmed, 1.0, 0.05),
     ),
     Study(
         "ocr_cls",
