@@ -33,6 +33,7 @@ from seqto.measuring.parts import Parts
 from seqto.measuring.pool import Pool
 from seqto.measuring.subject import Subject, prepare_subject
 from seqto.models.local import LocalModel
+from seqto.pareto.front import comparable
 from seqto.protocols import Quantizer, Search, Sensitivity
 from seqto.quantizers.static import StaticQuantizer
 from seqto.quantizers.weight_only import WeightOnlyQuantizer
@@ -172,7 +173,8 @@ def measured(row: Row, study: Study) -> str:
     pool = Pool(study.parts, study.subject, study.tracker)
     outcome = run_study(study, pool.launch, lambda *_: None, lambda *_: [], "")
     spent = cpu_seconds() - start
-    trials = outcome.record.trials
+    # Those that were stopped are not on the front.
+    trials = comparable(outcome.record.trials)
     cells = [
         row.name,
         " ".join(row.precisions),
@@ -226,7 +228,7 @@ def predicted(record: StudyRecord) -> str:
     quotients = [
         sum(costs[layer][precision] for layer, precision in trial.candidate.precisions)
         / trial.metrics["divergence"]
-        for trial in record.trials
+        for trial in comparable(record.trials)
         if trial.metrics["accuracy_loss"] <= WORKS
         and not trial.candidate.is_float
         and all(precision in costs[layer] for layer, precision in trial.candidate.precisions)
