@@ -147,7 +147,10 @@ def is_clear(child: Child, code: int | None) -> bool:
 
 
 def front_of(folder: Path) -> list[tuple[Any, ...]]:
-    """Return all candidates of the newest report, without what depends on the moment."""
+    """Return the front of the newest report, without what depends on the moment.
+
+    Which of the others are stopped early does.
+    """
     reports = sorted(folder.rglob("report.json"), key=lambda path: path.stat().st_mtime)
     if not reports:
         return []
@@ -160,6 +163,7 @@ def front_of(folder: Path) -> list[tuple[Any, ...]]:
             row.get("model_sha256", ""),
         )
         for row in rows
+        if row["pareto"]
     )
 
 
@@ -536,7 +540,7 @@ def _wrong(folder: Path) -> str:
     if not reports:
         return "" if not list(folder.rglob("multirun.yaml")) else "no report"
     report = json.loads(reports[0].read_text())
-    rows = [row for row in report["candidates"] if row["metrics"]]
+    rows = [row for row in report["candidates"] if row["state"] == "COMPLETE"]
     if not all(0 <= row["metrics"]["accuracy_loss"] <= 1 for row in rows):
         return "a loss that is none"
     model = folder / "mutated.onnx"

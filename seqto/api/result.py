@@ -129,7 +129,7 @@ class TunedCandidate:
 
     def __str__(self) -> str:
         offer = in_words(self.metrics, self._setup.baseline, self._setup.metric)
-        return f"#{self.index}: {offer or self.failure or self.state}"
+        return f"#{self.index}: {self.failure or offer or self.state}"
 
 
 def _saved(make: Callable[[], Model], path: str | Path) -> Path:
