@@ -20,8 +20,8 @@ Choose = Callable[[Sequence[Trial], int], list[Trial]]
 _RUINS = 1.5 * WORKS
 """Models that lose more are not worth an evaluation."""
 
-_LOST = 3 * WORKS
-"""Models that likely lose more are lost, however rough the guess."""
+_LOST, _FEW = 3 * WORKS, 3
+"""Models that lose more on the screen are lost, and how many others make a front."""
 
 _FEWEST, _NONE = 1.5, 0.75
 """The fewest changed samples that are worth an evaluation, and how many are as good as none."""
@@ -77,14 +77,14 @@ def spread(
     wanted = np.log([_RUINS, _FEWEST / samples, _NONE / samples])
     high, low, least = np.clip(wanted, logs.min(), logs.max())
     chosen: set[int] = set()
-    most = min((each for each in logs if each >= high), default=high)
-    # What is ruined is not worth an evaluation, unless there is not much else.
-    able = np.flatnonzero(logs <= max(most, np.log(_LOST))).tolist()
-    worth = set(able if len(able) >= count else range(len(front)))
+    # What was seen to be ruined is not worth an evaluation, unless there is not much else.
+    able = [at for at, each in enumerate(front) if each.metrics.get("disagreement", 0.0) < _LOST]
+    worth = set(able if len(able) >= min(count, _FEW) else range(len(front)))
     if len(objectives) > 2:
         chosen = _cheapest(front, objectives, logs <= high + 1e-9)
     elif all(EXPECTED in trial.metrics for trial in front):
         # The best of those that do not work, and the smallest of those that change nothing.
+        most = min((each for each in logs if each >= high), default=high)
         least = max((each for each in logs if each <= least), default=least)
         worth = set(np.flatnonzero((logs >= least) & (logs <= most)).tolist())
     ways = _way(logs, high, low)
