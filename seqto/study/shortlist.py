@@ -20,9 +20,6 @@ Choose = Callable[[Sequence[Trial], int], list[Trial]]
 _RUINS = 1.5 * WORKS
 """Models that lose more are not worth an evaluation."""
 
-_LOST, _FEW = 3 * WORKS, 3
-"""Models that lose more on the screen are lost, and how many others make a front."""
-
 _FEWEST, _NONE = 1.5, 0.75
 """The fewest changed samples that are worth an evaluation, and how many are as good as none."""
 
@@ -77,9 +74,7 @@ def spread(
     wanted = np.log([_RUINS, _FEWEST / samples, _NONE / samples])
     high, low, least = np.clip(wanted, logs.min(), logs.max())
     chosen: set[int] = set()
-    # What was seen to be ruined is not worth an evaluation, unless there is not much else.
-    able = [at for at, each in enumerate(front) if each.metrics.get("disagreement", 0.0) < _LOST]
-    worth = set(able if len(able) >= min(count, _FEW) else range(len(front)))
+    worth = set(range(len(front)))
     if len(objectives) > 2:
         chosen = _cheapest(front, objectives, logs <= high + 1e-9)
     elif all(EXPECTED in trial.metrics for trial in front):

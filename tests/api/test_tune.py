@@ -452,8 +452,11 @@ def test_labels_that_no_class_has_are_refused(digits: Digits) -> None:
 
 def test_a_metric_of_the_users_screens_too(digits: Digits) -> None:
     found = door.tune(*("digits", digits[0]), metric=half_wrong, tracking=None, progress=False)
-    assert all(each.state == "COMPLETE" for each in found.candidates)
-    assert len(found.candidates) > 3
+    complete = [each for each in found.candidates if each.state == "COMPLETE"]
+    assert len(complete) > 3
+    # Where the task does not foresee losses, the smallest of all may be tried, and be ruined.
+    failed = [each for each in found.candidates if each not in complete]
+    assert len(failed) <= 1 and all(each.failure.startswith("NotFinite") for each in failed)
 
 
 # One candidate, and the ranking
