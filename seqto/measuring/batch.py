@@ -127,39 +127,43 @@ class _Runs:
         coded = any(isinstance(each, Model) and has_coded_weights(each.proto) for _, each in models)
         if not coded or held > _HELD_BYTES:
             return
+        measured = self.contest
+        # Who runs ahead may still fail when it is loaded: then it has stopped nobody.
+        self.contest = Contest(self.subject, list(measured.rivals))
         for candidate, model in models:
             assert isinstance(model, Model)
             try:
                 outputs = self._outputs(candidate, model)
             except Exception as error:
                 self._found[model.digest] = error
-            else:
-                if outputs is not None:
-                    self._found[model.digest] = outputs
+                continue
+            if outputs is not None:
+                self._found[model.digest] = outputs
+                if self.may_stop:
+                    losses = losses_of(self.subject.metric, self.subject.reference, outputs)
+                    self.contest.add(model.size, losses)
+        self.contest = measured
         self.shared = lambda model, watch: None
 
     def measured(self, candidate: Candidate, model: Model, device: Device) -> Measurement:
         """Return what this candidate scores; raise Dominated once it cannot be on the front."""
         outputs = self._found.pop(model.digest, None)
+        if isinstance(outputs, Dominated) and not self.contest.confirms(outputs.stop):
+            outputs = None
         if isinstance(outputs, Exception):
             raise outputs
         if outputs is None:
             outputs = self._outputs(candidate, model)
         watch = self._watch(candidate, model) if outputs is None else None
         found = measure(model, self.subject, device, outputs, candidate, watch)
-        if outputs is None:
-            self.contest.add(model.size, found.losses)
+        self.contest.add(model.size, found.losses)
         return found
 
     def _outputs(self, candidate: Candidate, model: Model) -> Outputs | None:
         """Return the outputs of this model; None if it has to run as a whole."""
         if same_computation(model, self.subject.model):
             return self.subject.reference
-        outputs = self.shared(model, self._watch(candidate, model))
-        if outputs is not None and self.may_stop:
-            losses = losses_of(self.subject.metric, self.subject.reference, outputs)
-            self.contest.add(model.size, losses)
-        return outputs
+        return self.shared(model, self._watch(candidate, model))
 
     def _watch(self, candidate: Candidate, model: Model) -> Watch | None:
         return self.contest.watch(model.size) if candidate in self.may_stop else None

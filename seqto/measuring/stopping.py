@@ -96,6 +96,12 @@ class Contest:
         self.rivals.append(Rival.of(size, losses))
         self._losses.append(np.asarray(losses))
 
+    def confirms(self, stop: Stop) -> bool:
+        """Tell whether one that is measured dominates what was stopped."""
+        size, low = stop.figures["size_bytes"], stop.figures[f"{LOSS}_low"]
+        most = low * len(self.subject.samples) + 1e-9
+        return any(each.size <= size and each.lost <= most for each in self.rivals)
+
     def watch(self, size: float) -> Watch | None:
         """Return what stops a candidate of this size.
 

@@ -9,6 +9,7 @@ import pytest
 from tiny_studies import Lab
 
 from seqto.devices.onnxruntime import OnnxRuntimeDevice, OnnxRuntimeProgram
+from seqto.errors import DeviceImportError
 from seqto.measuring import batch as module
 from seqto.measuring.batch import Attempt, attempts
 from seqto.measuring.stopping import Contest, Dominated, Rival
@@ -167,3 +168,28 @@ def test_a_stop_comes_back_from_another_process(lab: Lab) -> None:
 def test_stopped_is_settled() -> None:
     settled = {state for state in TrialState if state.is_settled}
     assert settled == {TrialState.COMPLETE, TrialState.STOPPED}
+
+
+class Refusing(Counting):
+    """A CPU that cannot load the first file as a whole."""
+
+    refused: str = ""
+
+    def load(self, model: Model) -> OnnxRuntimeProgram:
+        """Return the model ready to be counted."""
+        if model.digest == self.refused:
+            raise DeviceImportError("it has no room for it")
+        return super().load(model)
+
+
+def test_who_ran_ahead_and_failed_has_stopped_nobody(lab: Lab) -> None:
+    candidates = coarse_and_coarser(lab)
+    built = lab.parts.quantizer.quantize(lab.subject.model, lab.subject.ranges, candidates[0])
+    device = Refusing()
+    parts = replace(lab.parts, device=device)
+    ahead = list(attempts(parts, lab.subject, candidates, None, (), candidates, True))
+    assert any(each.stopped for each in ahead), "or this is no test"
+    device.refused = built.digest
+    found = list(attempts(parts, lab.subject, candidates, None, (), candidates, True))
+    assert "no room" in found[0].failure
+    assert found[1].stopped is None and measured(found[1]).losses
