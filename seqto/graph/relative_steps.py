@@ -12,7 +12,7 @@ from onnx import numpy_helper
 
 from seqto.graph.coded_sizes import some_rows
 from seqto.graph.layers import reduced_axes, weights_of
-from seqto.graph.packing import rounded
+from seqto.graph.packing import HALF, rounded
 from seqto.types import CODED_STEPS, FLOAT16
 
 _HALF_STEP = 2.0**-11
@@ -25,20 +25,28 @@ def relative_steps(
     precisions: Collection[str],
     block: int,
 ) -> dict[str, float]:
-    """Return the step of a layer in each of these precisions that store its weights."""
+    """Return the step of a layer in each of these precisions that store its weights.
+
+    float16 has none where it cannot hold all of them.
+    """
     known = {name: step for name, step in CODED_STEPS.items() if name in precisions}
-    known |= {FLOAT16: _HALF_STEP} if FLOAT16 in precisions else {}
+    if FLOAT16 in precisions and all(_fits_half(each) for each in weights_of(node, constants)):
+        known[FLOAT16] = _HALF_STEP
     weights = [
         (_sample(each, reduced_axes(node, each)), reduced_axes(node, each))
         for each in weights_of(node, constants)
     ]
     energy = sum(float(np.square(values, dtype=np.float64).sum()) for values, _ in weights)
     for precision in precisions:
-        if precision not in known and energy > 0:
+        if precision not in known and precision != FLOAT16 and energy > 0:
             scales = [rounded(values, precision, axes, block).scales for values, axes in weights]
             squares = sum(float(np.square(each, dtype=np.float64).sum()) for each in scales)
             known[precision] = float(np.sqrt(squares / energy))
     return known
+
+
+def _fits_half(weight: onnx.TensorProto) -> bool:
+    return bool(np.abs(numpy_helper.to_array(weight)).max(initial=0) <= HALF.max)
 
 
 def _sample(weight: onnx.TensorProto, reduced: tuple[int, ...]) -> np.ndarray:

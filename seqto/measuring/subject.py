@@ -39,7 +39,7 @@ from seqto.types import (
 )
 from seqto.workspace import Workspace, kept, kept_json
 
-_AT_A_TIME = 4
+_AT_A_TIME = 2
 """Samples per inference: with more, activations overflow the CPU's caches, 10 % slower."""
 
 _JUDGED = 32

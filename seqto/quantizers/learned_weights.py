@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from seqto.graph.codebooks import narrowest
 from seqto.graph.corrections import correct_biases
 from seqto.graph.feedback import Factors, fed_back
 from seqto.graph.layers import reduced_axes
@@ -130,8 +131,7 @@ class LearnedWeights:
         )
         levels = LEVELS.get(precision, _UNBOUNDED)
         found = from_rows(fed_back(rows, scales, factors, *levels), weight.reduced, values.shape)
-        largest = int(np.abs(found).max(initial=0))
-        return found.astype(np.int8 if largest <= np.iinfo(np.int8).max else np.int32)
+        return found.astype(narrowest(found))
 
 
 def kinds_of(

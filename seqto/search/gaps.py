@@ -19,6 +19,10 @@ _APART = 1.04
 """How many times the bytes of the smaller neighbour the larger one has at least: between choices
 that are closer, a loss that falls at once would take all that may be added."""
 
+_FURTHER = 1.15
+"""How many times the bytes of the largest choice one beyond it has, if that still loses much: about
+a bit more for each weight, which halves the loss."""
+
 _MOST = 5
 """How many choices are added at most."""
 
@@ -40,7 +44,8 @@ class Gaps:
     """Finds where measured choices leave a gap, and what to put there.
 
     Harms add up only nearly: predicted in even steps, they may fall by a thousand times in one of
-    them. A few choices show where the loss falls, and the others are put there.
+    them. A few choices show where the loss falls, and the others are put there, or beyond the
+    largest one if that still loses much.
     """
 
     menu: Menu
@@ -59,37 +64,48 @@ class Gaps:
     def next(self) -> Candidate | None:
         """Return a choice for the widest gap that one fits into; None if no gap is worth it."""
         known = sorted(self._losses, key=lambda each: self.menu.bytes(self.choices[each]))
-        apart = filter(self._is_apart, itertools.pairwise(known))
-        gaps = sorted(apart, key=self._width, reverse=True)
+        between = list(itertools.pairwise(known))
+        beyond: list[tuple[Candidate, Candidate | None]] = [(each, None) for each in known[-1:]]
+        apart = [gap for gap in (*between, *beyond) if self._is_apart(*gap)]
+        gaps = sorted(apart, key=lambda gap: self._width(*gap), reverse=True)
         for gap in gaps if self._added < _MOST else ():
-            if self._width(gap) < _WIDE:
+            if self._width(*gap) < _WIDE:
                 break
-            smaller, larger = (self.choices[each] for each in gap)
-            budget = (self.menu.bytes(smaller) + self.menu.bytes(larger)) / 2
-            choice = self._begun_as(smaller, larger, self.solve(budget, smaller))
-            candidate = self.menu.candidate(choice)
+            candidate, choice = self._within(*gap)
             if candidate not in self.choices:
                 self._added += 1
                 self.choices[candidate] = choice
                 return candidate
         return None
 
-    def _is_apart(self, gap: Sequence[Candidate]) -> bool:
-        smaller, larger = (self.menu.bytes(self.choices[each]) for each in gap)
-        return larger >= _APART * smaller
+    def _within(self, smaller: Candidate, larger: Candidate | None) -> tuple[Candidate, list[int]]:
+        """Return a choice between two others, or one beyond the largest of all."""
+        ends = [self.choices[each] for each in (smaller, larger) if each is not None]
+        sizes = [self.menu.bytes(each) for each in ends]
+        budget = sum(sizes) / 2 if larger else _FURTHER * sizes[0]
+        begun = self._begun_as(ends, self.solve(budget, ends[0]))
+        return self.menu.candidate(begun), begun
 
-    def _width(self, gap: Sequence[Candidate]) -> float:
+    def _is_apart(self, smaller: Candidate, larger: Candidate | None) -> bool:
+        most = self.choices[larger] if larger else self.menu.unchanged()
+        return self.menu.bytes(most) >= _APART * self.menu.bytes(self.choices[smaller])
+
+    def _width(self, smaller: Candidate, larger: Candidate | None) -> float:
         """Return how many times the loss falls, as far as that is of interest."""
-        high, low = (self._losses[each] for each in gap)
-        return min(high, _HOPELESS) / max(low, _HARDLY_ANY)
+        low = self._losses[larger] if larger else 0.0
+        return min(self._losses[smaller], _HOPELESS) / max(low, _HARDLY_ANY)
 
-    def _begun_as(self, smaller: list[int], larger: list[int], choice: list[int]) -> list[int]:
-        """Return the choice with a beginning that a neighbour shares with others: it runs once."""
-        begun = list(choice)
-        like = max(larger, smaller, key=lambda each: len(self._shared(each)))
-        for unit in self._shared(like):
-            begun[unit] = like[unit]
-        return begun
+    def _begun_as(self, neighbours: Sequence[list[int]], choice: list[int]) -> list[int]:
+        """Return the choice with a beginning that a neighbour shares with others: it runs once.
+
+        Of two neighbours it is the one whose beginning does less harm.
+        """
+        begun = []
+        for like in neighbours:
+            begun.append(list(choice))
+            for unit in self._shared(like):
+                begun[-1][unit] = like[unit]
+        return min(begun, key=self.menu.harm)
 
     def _shared(self, choice: list[int]) -> list[int]:
         """Return the first units for which another choice has the same options as this one."""

@@ -16,7 +16,7 @@ from seqto.protocols import Harm, Previews, Quantizer, Task
 from seqto.sensitivity.float_prefixes import SharedPrefixes
 from seqto.sensitivity.ranking import per_saved_byte, ranked, shares
 from seqto.sensitivity.stability import FIRST_HALF, SECOND_HALF
-from seqto.sensitivity.told import asked_of, to_measure, told_by_steps
+from seqto.sensitivity.told import asked_of, finer, to_measure, told_by_steps
 from seqto.types import (
     FLOAT32,
     Candidate,
@@ -43,6 +43,10 @@ _LIGHT = 0.5
 """A layer with less than this share of the layers' mean bytes is measured on half as many samples:
 what it is given in bits hardly changes a model's size, so that a rough figure will do."""
 
+_RUINED = 0.1
+"""A layer that does more than this share of the harm of wrong outputs tells nothing of finer steps:
+harm grows with the square of the step only while outputs are about right."""
+
 _LITTLE = 0.01
 """A precision with less than this share of the ranking one's harm is measured on few samples."""
 
@@ -54,7 +58,7 @@ class DivergenceSensitivity:
     For classifiers it is the KL divergence from the float model's outputs. Each layer's costs hold
     the harm of every requested precision; int8 ranks the layers, or the first one if int8 is not
     there. Of the precisions that only store a layer's weights, one is measured: it tells of the
-    others by their steps.
+    others by their steps. Where it ruins the outputs, finer ones are measured until one does not.
     """
 
     name: str = "divergence"
@@ -84,6 +88,7 @@ class DivergenceSensitivity:
         reference = list(runs.reference())
         harm = task.harm(_outputs(reference))
         worst = harm.per_sample(_outputs([_ruined(each) for each in reference]))
+        too_much = _RUINED * min(worst.mean(), harm.per_sample(_wrong(reference)).mean())
         ruined: set[tuple[str, str]] = set()
         found: dict[str, dict[str, np.ndarray]] = {layer.name: {} for layer in layers}
 
@@ -95,7 +100,9 @@ class DivergenceSensitivity:
         for layer in counted("ranking layers", layers):
             ranking: np.ndarray | None = None
             enough = self._enough(bool(layer.weight_bytes < light))
-            for precision in to_measure(layer, asked):
+            left = to_measure(layer, asked)
+            while left:
+                precision = left.pop(0)
                 try:
                     each = _harm_of(outputs(layer, precision), harm, ranking, enough)
                 except DeviceError as error:
@@ -106,6 +113,8 @@ class DivergenceSensitivity:
                     each = worst
                 found[layer.name][precision] = each
                 ranking = each if ranking is None else ranking
+                if each.mean() > too_much:
+                    left += finer(layer, precision, asked)
         for layer, precision in counted("ranking harmful layers", self._unsettled(layers, found)):
             first = found[layer.name][precision]
             if (layer.name, precision) not in ruined and len(first) < len(reference):
@@ -187,6 +196,13 @@ def _ruined(entry: Entry) -> Entry:
         name: np.full(array.shape, np.nan) if array.dtype.kind == "f" else np.zeros_like(array)
         for name, array in entry.items()
     }
+
+
+def _wrong(entries: Sequence[Entry]) -> Outputs:
+    """Return another sample's outputs for each sample, or useless ones if they have other forms."""
+    forms = {tuple((name, np.shape(each)) for name, each in entry.items()) for entry in entries}
+    alike = len(forms) == 1 and len(entries) > 1
+    return _outputs([*entries[1:], entries[0]] if alike else [_ruined(each) for each in entries])
 
 
 def _alone(layer: Layer, precision: str, layers: Sequence[Layer]) -> Candidate:

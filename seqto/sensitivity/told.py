@@ -14,6 +14,10 @@ _TELLING = 0.35
 """The step whose harm tells most about others: neither ruined nor next to nothing."""
 
 
+_FINER = 4
+"""How many times finer a step is tried where one ruins the outputs."""
+
+
 def asked_of(quantizer: Quantizer, wanted: Sequence[str] | None) -> list[str]:
     """Return the precisions below float32 that are meant, int8 first; what is not offered, too."""
     names = wanted or [INT8]
@@ -33,18 +37,27 @@ def to_measure(layer: Layer, asked: Sequence[str]) -> list[str]:
 
 def nearest_telling(steps: Mapping[str, float], precisions: Sequence[str]) -> str:
     """Return which of these precisions tells most about the others."""
-    return min(precisions, key=lambda each: abs(math.log(steps[each] / _TELLING)))
+    return _nearest(steps, precisions, _TELLING)
+
+
+def finer(layer: Layer, precision: str, asked: Sequence[str]) -> list[str]:
+    """Return which precision to measure next where this one's step ruins the outputs, if any."""
+    step = layer.steps.get(precision, 0.0)
+    smaller = [each for each in asked if layer.steps.get(each, step) < step]
+    return [_nearest(layer.steps, smaller, step / _FINER)] if smaller else []
 
 
 def told_by_steps(
     layer: Layer, measured: Sequence[str], asked: Sequence[str]
 ) -> dict[str, tuple[str, float]]:
     """Return what tells of each precision that was not measured, and how many times its harm."""
-    telling = next((each for each in measured if each in layer.steps), None)
-    if telling is None:
-        return {}
-    return {
-        each: (telling, (layer.steps[each] / layer.steps[telling]) ** 2)
-        for each in asked
-        if each not in measured and each in layer.steps
-    }
+    steps = layer.steps
+    known = [each for each in measured if each in steps]
+    told = [each for each in asked if each not in measured and each in steps] if known else []
+    telling = {each: _nearest(steps, known, steps[each]) for each in told}
+    return {each: (near, (steps[each] / steps[near]) ** 2) for each, near in telling.items()}
+
+
+def _nearest(steps: Mapping[str, float], precisions: Sequence[str], step: float) -> str:
+    """Return the precision whose step is nearest to this one, as a multiple of it."""
+    return min(precisions, key=lambda each: abs(math.log(steps[each] / step)))

@@ -12,8 +12,11 @@ CODED = "coded"
 SHORT = {CODED: "c", INT4: "i4", INT8: "i8", INT16: "i16", FLOAT16: "f16", FLOAT32: "f32"}
 """The precisions' short names in tables."""
 
-_STEPS = (2, 1.4, 1, 0.7, 0.5, 0.35, 0.25, 0.18, 0.125, 0.09, 0.06, 0.045, 0.03)
-"""Half a bit apart, in units of the RMS of a row of weights: from about 1 bit a weight to 7."""
+_STEPS = (
+    *(2, 1.4, 1, 0.7, 0.5, 0.35, 0.25, 0.18, 0.125, 0.09),
+    *(0.06, 0.045, 0.03, 0.02, 0.015, 0.01, 0.007, 0.005, 0.0035),
+)
+"""Half a bit apart, in units of the RMS of a row of weights: from about 1 bit a weight to 10."""
 
 CODED_STEPS = {f"{CODED}_{step:g}": float(step) for step in _STEPS}
 """The precisions of coded weights, and the step of each; the first one takes the fewest bits."""
