@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from seqto.errors import DeviceError
@@ -11,7 +11,7 @@ from seqto.freeing import give_back
 from seqto.graph.segments import Cut, clean_cuts, common_nodes, in_order, part
 from seqto.graph.steps import Step
 from seqto.measuring.outputs import is_finite, outputs_of
-from seqto.measuring.stopping import Watch
+from seqto.measuring.stopping import Dominated, Watch
 from seqto.protocols import Device
 from seqto.types import Arrays, Entry, Model, Observed, Outputs, Samples, together
 
@@ -138,7 +138,6 @@ class SharedRuns:
         route, model = self._routes[index], in_order(self._models[index]())
         places = dict.fromkeys([start.cut if start else route.first, *cuts, route.end])
         new = {cut: _Kept(cut) for cut in cuts}
-        outputs: dict[int, Sequence[Entry]] = {}
         with contextlib.ExitStack() as stack:
             steps = []
             for here, there in itertools.pairwise(places):
@@ -147,19 +146,46 @@ class SharedRuns:
             # The sessions have its weights. Making its parts left as much behind.
             del model
             give_back()
-            for number, tensors in self._begun(start, None if new else watch):
-                for step in steps:
-                    tensors = step.run(tensors)
-                    if step.end in new:
-                        new[step.end].add(tensors)
-                        self._let_go(new)
-                at = number * self._size
-                outputs[number] = self._observed.entries(tensors, self._samples, at, self._batch)
-                if watch is not None:
-                    watch.see(at, outputs[number])
+            outputs = self._run(steps, new, self._begun(start, watch), watch)
         self._kept += new.values()
+        if isinstance(outputs, Dominated):
+            raise outputs
         entries = [each for number in sorted(outputs) for each in outputs[number]]
         return together(entries, len(entries))
+
+    def _run(
+        self,
+        steps: Sequence[Step],
+        new: dict[Cut, "_Kept"],
+        begun: Iterator[tuple[int, Arrays]],
+        watch: Watch | None,
+    ) -> "dict[int, Sequence[Entry]] | Dominated":
+        """Return the entries of each batch, or why the model was stopped; keep what is new.
+
+        Of a stopped model, what later models begin with is still run.
+        """
+        outputs: dict[int, Sequence[Entry]] = {}
+        stopped: Dominated | None = None
+        for number, tensors in begun:
+            for step in steps:
+                tensors = step.run(tensors)
+                if step.end in new:
+                    new[step.end].add(number, tensors)
+                    self._let_go(new)
+            if stopped is not None:
+                continue
+            at = number * self._size
+            outputs[number] = self._observed.entries(tensors, self._samples, at, self._batch)
+            try:
+                if watch is not None:
+                    watch.see(at, outputs[number])
+            except Dominated as dominated:
+                stopped = dominated
+                last = max((cut.position for cut in new), default=-1)
+                steps = [each for each in steps if each.end.position <= last]
+                if not steps:
+                    break
+        return stopped or outputs
 
     @property
     def _size(self) -> int:
@@ -169,15 +195,15 @@ class SharedRuns:
     def _begun(self, start: "_Kept | None", watch: Watch | None) -> Iterator[tuple[int, Arrays]]:
         """Yield the number of each batch with the tensors to start from.
 
-        What is kept is given in the order of the watch: those that are likely lost come first.
+        They come in the order of the watch: those that are likely lost come first.
         """
-        if start is None:
-            yield from enumerate(self._samples.batches(self._batch))
-            return
-        numbers: Iterable[int] = range(len(start.batches))
+        numbers = list(range(-(-len(self._samples) // self._size)))
         if watch is not None:
-            numbers = dict.fromkeys(sample // self._size for sample in watch.order)
-        yield from ((number, start.batches[number]) for number in numbers)
+            numbers = [*dict.fromkeys(sample // self._size for sample in watch.order)]
+        if start is None:
+            yield from zip(numbers, self._samples.batches(self._batch, numbers), strict=True)
+        else:
+            yield from ((number, start.batches[number]) for number in numbers)
 
     def _let_go(self, new: dict[Cut, "_Kept"]) -> None:
         """Drop the earliest new activations while everything together exceeds the limit."""
@@ -219,14 +245,14 @@ class _Route:
 
 
 class _Kept:
-    """The activations at a cut, batch by batch."""
+    """The activations at a cut, by the number of the batch."""
 
     def __init__(self, cut: Cut) -> None:
         self.cut = cut
-        self.batches: list[Arrays] = []
+        self.batches: dict[int, Arrays] = {}
         self.size = 0
 
-    def add(self, tensors: Arrays) -> None:
+    def add(self, number: int, tensors: Arrays) -> None:
         """Keep the activations of one more batch."""
-        self.batches.append(tensors)
+        self.batches[number] = tensors
         self.size += sum(each.nbytes for each in tensors.values())

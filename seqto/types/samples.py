@@ -1,6 +1,6 @@
 """Samples to calibrate and to evaluate on."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -56,26 +56,31 @@ class Samples:
             mask=None if self.mask is None else self.mask[count:],
         )
 
-    def batches(self, size: int) -> Iterator[Arrays]:
+    def batches(self, size: int, order: Iterable[int] | None = None) -> Iterator[Arrays]:
         """Yield what to feed the model with, in order, at most `size` samples at a time.
 
         A fixed batch size overrides `size`, and the last batch is then filled up with copies of the
-        last sample. Where an input has no axis for samples, they are fed one at a time.
+        last sample. Where an input has no axis for samples, they are fed one at a time. `order` has
+        the numbers of the batches, if some are to come before others.
         """
         size = 1 if None in self.batch_axes.values() else self.fixed_batch or size
         held = self._held()
-        for start in range(0, len(self), size):
-            if start % held < size:
+        numbers = range(-(-len(self) // size)) if order is None else order
+        for read, number in enumerate(numbers):
+            if read * size % held < size:
                 self._let_go()
-            batch = {name: array[start : start + size] for name, array in self.inputs.items()}
-            missing = start + size - len(self)
-            if self.fixed_batch and missing > 0:
-                batch = {
-                    name: np.concatenate([array, np.repeat(array[-1:], missing, axis=0)])
-                    for name, array in batch.items()
-                }
-            yield {name: self._as_fed(name, array) for name, array in batch.items()}
+            yield self._batch(number * size, size)
         self._let_go()
+
+    def _batch(self, start: int, size: int) -> Arrays:
+        batch = {name: array[start : start + size] for name, array in self.inputs.items()}
+        missing = start + size - len(self)
+        if self.fixed_batch and missing > 0:
+            batch = {
+                name: np.concatenate([array, np.repeat(array[-1:], missing, axis=0)])
+                for name, array in batch.items()
+            }
+        return {name: self._as_fed(name, array) for name, array in batch.items()}
 
     def _held(self) -> int:
         """Return how many samples are read from a file before they are let go."""

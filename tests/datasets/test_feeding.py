@@ -93,6 +93,16 @@ def test_samples_may_be_anywhere_but_first() -> None:
     assert all(batch["x"][:, 1].copy().tobytes() in known for batch in batches)
 
 
+def test_batches_may_be_asked_for_in_another_order() -> None:
+    model = shaped({"x": ["batch", 3]}, {"y": ["batch", 3]})
+    samples = fed(model, x=noise(30, 3)).evaluation
+    first, *others = samples.batches(8)
+    found = list(samples.batches(8, [2, 0]))
+    np.testing.assert_array_equal(found[0]["x"], others[-1]["x"])
+    np.testing.assert_array_equal(found[1]["x"], first["x"])
+    assert len(found) == 2 and len(found[0]["x"]) < 8, "the last batch is a short one"
+
+
 def test_a_fixed_batch_is_filled_up_along_its_axis() -> None:
     model = shaped({"x": [7, 3, 2]}, {"y": [7, 3, 2]})
     samples = fed(model, Reading(batch_axes={"x": 1, "y": 1}), x=noise(30, 7, 2)).evaluation

@@ -19,11 +19,12 @@ from seqto.graph.load import input_specs
 from seqto.graph.prepare import prepare
 from seqto.measuring.outputs import run_all
 from seqto.measuring.prefixes import SharedRuns
+from seqto.measuring.stopping import Dominated, Stop, Watch
 from seqto.protocols import Quantizer
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.quantizers.weight_only import WeightOnlyQuantizer
-from seqto.types import Candidate, Model, Observed, Outputs, Samples
+from seqto.types import Candidate, Entry, Model, Observed, Outputs, Samples
 
 QUANTIZERS: dict[str, Callable[[], Quantizer]] = {
     "static": StaticQuantizer,
@@ -202,6 +203,42 @@ def test_later_models_go_back_to_where_they_part(
     # The very first part is run for the first model only.
     assert sum("x" in [i.name for i in each.proto.graph.input] for each in device.loaded) == 1
     assert runs.kept_bytes > 0
+
+
+class Impatient(Watch):
+    """Looks at the last samples first, and stops a model at once."""
+
+    def __init__(self, samples: int) -> None:
+        self.order = list(reversed(range(samples)))
+
+    def see(self, start: int, entries: Sequence[Entry]) -> None:
+        raise Dominated(Stop(f"seen from {start} on", {}))
+
+
+def test_a_stopped_model_leaves_what_later_ones_begin_with(
+    workshop: Workshop, device: CountingDevice
+) -> None:
+    *_, last = workshop.names
+    stopped, later = workshop.excluding(), workshop.excluding(last)
+    runs = workshop.shared([stopped, later], device)
+    with pytest.raises(Dominated) as told:
+        runs.outputs(0, Impatient(len(workshop.samples)))
+    # Three batches of 2, 2 and 1: the last layer ran for one of them.
+    assert told.value.stop.why == "seen from 4 on"
+    assert device.layers == 3 * (len(workshop.names) - 1) + 1
+    before = device.layers
+    np.testing.assert_array_equal(only(runs.outputs(1)), workshop.plain(later))
+    assert device.layers - before == 3
+
+
+def test_a_stopped_model_that_shares_nothing_ends_at_once(
+    workshop: Workshop, device: CountingDevice
+) -> None:
+    stopped, other = workshop.excluding(), workshop.excluding(workshop.names[0])
+    runs = workshop.shared([stopped, other], device)
+    with pytest.raises(Dominated):
+        runs.outputs(0, Impatient(len(workshop.samples)))
+    assert device.layers == len(workshop.names)
 
 
 def test_equal_models_cost_one_run(workshop: Workshop, device: CountingDevice) -> None:
