@@ -372,7 +372,8 @@ def _fitted(
     if info.baseline is None or not is_far(info.baseline.x, [each.x for each in info.members]):
         return info, _limits(info)
     limits = _limits(replace(info, baseline=None))
-    low = min(limits[1][0], info.baseline.y - 0.08 * (limits[1][1] - limits[1][0]))
+    # A label of two lines fits below the candidates that lose next to nothing.
+    low = min(limits[1][0], info.baseline.y - 0.16 * (limits[1][1] - limits[1][0]))
     label = f"{info.baseline.label}: {info.x.text(info.baseline.x)} \u2192"
     mark = replace(info.baseline, x=limits[0][1], label=label)
     return replace(info, baseline=mark), (limits[0], (low, limits[1][1]))
@@ -492,7 +493,9 @@ def _put(axes: Axes, label: Annotation, offset: tuple[float, float]) -> _Placed:
 
 def _offsets() -> list[tuple[float, float]]:
     """Return where a label may sit, in points from its own, nearest first."""
-    sides = [side for side in product((1, 0, -1), repeat=2) if side != (0, 0)]
+    sides = [side for side in product((1.0, 0.0, -1.0), repeat=2) if any(side)]
+    # Straight up, a wide label leaves the axes near their edge; far aside, it meets its neighbours.
+    sides += product((0.3, -0.3), (1.0, -1.0))
     return [(radius * x, radius * y) for radius in (11, 20, 34, 52, 76) for x, y in sides]
 
 
