@@ -169,11 +169,24 @@ def test_without_a_tracker_the_phone_is_not_reached(
 @pytest.mark.parametrize("kind", ["float", "static", "dynamic"])
 def test_kernels_build_on_another_opencl(phone: TvmDevice, kind: str) -> None:
     opencl = pytest.importorskip("pyopencl", reason="needs pyopencl and PoCL")
+    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
     try:
         devices = [each for place in opencl.get_platforms() for each in place.get_devices()]
+        context = next(filter(builds, (opencl.Context([each]) for each in devices)), None)
     except opencl.Error as error:
         pytest.skip(f"no OpenCL platform here: {error}")
-    context = opencl.Context(devices[:1])
-    os.environ.setdefault("PYOPENCL_NO_CACHE", "1")
+    if context is None:
+        pytest.skip("no OpenCL driver here knows this CPU")
     program = opencl.Program(context, kernels(kind, phone)).build()
     assert len(program.all_kernels()) > 5
+
+
+def builds(context: Any) -> bool:
+    """Tell whether a driver can build the least of kernels."""
+    import pyopencl
+
+    try:
+        pyopencl.Program(context, "__kernel void nothing() {}").build()
+    except pyopencl.RuntimeError:
+        return False
+    return True
