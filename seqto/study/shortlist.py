@@ -29,6 +29,9 @@ _TINY = 1e-6
 _USUAL = 0.2
 """The loss of a classifier, as a multiple of the square root of its divergence."""
 
+_CHANCE = math.log(1.5)
+"""The logarithm of how many times too high or too low a loss may be that few samples tell."""
+
 
 def shortlist(
     screened: Sequence[Trial], full: Sequence[Candidate], evaluations: int, choose: Choose
@@ -71,11 +74,15 @@ def spread(
     front = non_dominated(trials, objectives)
     likely = dict(zip(map(id, trials), _likely_losses(trials), strict=True))
     logs = np.log([max(likely[id(trial)], _TINY) for trial in front])
+    costs = np.log([max(trial.metrics[objectives[1]], _TINY) for trial in front])
+    has_one_cost = len(objectives) == len(SCREENED)
+    if has_one_cost:
+        logs = _calmed(logs, costs)
     wanted = np.log([_RUINS, _FEWEST / samples, _NONE / samples])
     high, low, least = np.clip(wanted, logs.min(), logs.max())
     chosen: set[int] = set()
     worth = set(range(len(front)))
-    if len(objectives) > 2:
+    if not has_one_cost:
         chosen = _cheapest(front, objectives, logs <= high + 1e-9)
     elif all(EXPECTED in trial.metrics for trial in front):
         # The best of those that do not work, and the smallest of those that change nothing.
@@ -83,8 +90,7 @@ def spread(
         least = max((each for each in logs if each <= least), default=least)
         worth = set(np.flatnonzero((logs >= least) & (logs <= most)).tolist())
     ways = _way(logs, high, low)
-    if len(objectives) == len(SCREENED):
-        costs = np.log([max(trial.metrics[objectives[1]], _TINY) for trial in front])
+    if has_one_cost:
         ends = (costs[np.abs(logs - end).argmin()] for end in (high, low))
         ways = (ways + _way(costs, *ends)) / 2
     for target in np.linspace(0, 1, max(count - len(chosen), 0)):
@@ -93,6 +99,23 @@ def spread(
             distances = np.abs(ways[left] - target)
             chosen.add(left[int(distances.argmin())])
     return [front[at] for at in sorted(chosen)]
+
+
+def _calmed(logs: np.ndarray, costs: np.ndarray) -> np.ndarray:
+    """Return the logarithms of losses, less of what is chance: they fall as costs rise.
+
+    Each is the median of itself and its two neighbours, and then moves half the way to the line
+    between these, but no further than chance may have put it: a real step of the losses stays.
+    """
+    order = np.argsort(costs, kind="stable")
+    at, calm = costs[order], logs[order]
+    calm[1:-1] = np.median([calm[:-2], calm[1:-1], calm[2:]], axis=0)
+    share = (at[1:-1] - at[:-2]) / np.maximum(at[2:] - at[:-2], _TINY)
+    between = calm[:-2] + share * (calm[2:] - calm[:-2])
+    calm[1:-1] += np.clip((between - calm[1:-1]) / 2, -_CHANCE, _CHANCE)
+    found = np.empty_like(logs)
+    found[order] = calm
+    return found
 
 
 def _way(values: np.ndarray, start: float, end: float) -> np.ndarray:

@@ -1,5 +1,7 @@
 """A study whose candidates are stopped once they cannot be on its front."""
 
+from collections.abc import Iterator
+
 import pytest
 from tiny_studies import Lab
 
@@ -7,12 +9,14 @@ from seqto.measuring.pool import Pool
 from seqto.pareto.limits import Gate
 from seqto.search.budget import BudgetSearch
 from seqto.sensitivity.divergence import DivergenceSensitivity
+from seqto.study import explore
 from seqto.study.run import Outcome, run_study
 from seqto.tracking.memory import MemoryTracker
-from seqto.types import TrialState
+from seqto.types import Candidate, TrialState
 
 PRECISIONS = ("coded", "int8", "float16", "float32")
-"""Full int8 is larger here than coded weights that lose as little."""
+
+STEPS = ("coded_0.5", "coded_0.25", "coded_0.125", "coded_0.06")
 
 
 @pytest.fixture(scope="module")
@@ -20,9 +24,21 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     return Lab.at(
         tmp_path_factory.mktemp("lab"),
         sensitivity=DivergenceSensitivity(samples=4, precisions=list(PRECISIONS)),
-        search=BudgetSearch(budgets=20, evaluations=14, screens=4),
+        search=BudgetSearch(budgets=6, screens=4),
         precisions=PRECISIONS,
     )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def listed(lab: Lab) -> Iterator[list[Candidate]]:
+    """Have candidates evaluated that the screen would hardly list: finer ones that are spoiled."""
+    names = lab.subject.layer_names
+    fine = [dict.fromkeys(names, step) for step in STEPS]
+    spoiled = [{**each, names[0]: "coded_2"} for each in fine[1:]]
+    candidates = [*map(Candidate.of, [*fine, *spoiled])]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(explore, "shortlist", lambda _, full, *others: [*full, *candidates])
+        yield candidates
 
 
 def run(lab: Lab, tracker: MemoryTracker, count: int = 1, **settings: object) -> Outcome:
@@ -46,10 +62,12 @@ def whole(lab: Lab) -> Outcome:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_who_is_stopped_is_not_on_the_front(lab: Lab, whole: Outcome, count: int) -> None:
+def test_who_is_stopped_is_not_on_the_front(
+    lab: Lab, listed: list[Candidate], whole: Outcome, count: int
+) -> None:
     outcome = run(lab, MemoryTracker(), count)
     stopped = [each for each in outcome.record.trials if each.state is TrialState.STOPPED]
-    assert stopped, "or this is no test"
+    assert {each.candidate for each in stopped} >= set(listed[-2:])
     losses = {each.candidate: each.metrics["accuracy_loss"] for each in whole.record.trials}
     for trial in stopped:
         assert "accuracy_loss" not in trial.metrics and not trial.losses
