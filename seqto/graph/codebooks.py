@@ -168,7 +168,7 @@ def _by_frequency(words: Words) -> tuple[np.ndarray, "_Classes"]:
     # The first one counts words without a key, which is -1.
     counts = _counts(words.keys, -1, span + 1)[1:]
     # Stable, so that the same stream always has the same code.
-    seen = np.flatnonzero(counts)
+    seen = np.flatnonzero(counts > 0)
     order = seen[np.argsort(-counts[seen], kind="stable")[:_MOST_WORDS]]
     return order, _Classes(counts[order], len(words.keys), *_sizes(words))
 

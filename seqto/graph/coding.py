@@ -83,11 +83,14 @@ def encode(integers: np.ndarray) -> Stream:
     is_escape = numbers < 0
     escapes = words.rows[is_escape]
     starts = book.starts
-    classes = np.searchsorted(starts[1:], numbers, side="right")
-    classes[is_escape] = book.escape
+    # By a table, with the class of what is written out at the end, where -1 finds it.
+    every = np.arange(book.escape + 1, dtype=np.uint8 if book.escape < 256 else np.int16)
+    classes = np.repeat(every, [*np.diff(starts), 1])[numbers]
+    # Sorted by class, and within a class as they come.
+    counted = np.bincount(classes, minlength=len(every))
+    codes = np.split(numbers[np.argsort(classes, kind="stable")], np.cumsum(counted)[:-1])
     planes: list[np.ndarray] = []
-    codes: dict[int, np.ndarray] = {}
-    _split(book.tree, classes.astype(np.int16), numbers, planes, codes)
+    _split(book.tree, classes, planes)
     packed = [_packed(codes[at] - starts[at], width) for at, width in enumerate(book.widths)]
     counts = tuple(_filled(len(codes[at])) for at in range(len(book.widths)))
     written = np.pad(escapes, ((0, -len(escapes) % FILL), (0, 0)))
@@ -142,25 +145,18 @@ def _numbers(words: Words, keys: np.ndarray) -> np.ndarray:
     return np.asarray(numbers[words.keys])
 
 
-def _split(
-    tree: Tree,
-    classes: np.ndarray,
-    numbers: np.ndarray,
-    planes: list[np.ndarray],
-    codes: dict[int, np.ndarray],
-) -> int:
-    """Collect the planes of this tree, and the words of its classes; return how many it has."""
+def _split(tree: Tree, classes: np.ndarray, planes: list[np.ndarray]) -> int:
+    """Collect the planes of this tree; return how many words it has, with those that fill it up."""
     if isinstance(tree, int):
-        codes[tree] = numbers
-        return _filled(len(numbers))
+        return _filled(len(classes))
     zero, one = tree
     is_right = np.zeros(1 + max(_leaves(tree)), bool)
     is_right[list(_leaves(one))] = True
     right = is_right[classes]
     planes.append(right)
     own = len(planes) - 1
-    zeros = _split(zero, classes[~right], numbers[~right], planes, codes)
-    ones = _split(one, classes[right], numbers[right], planes, codes)
+    zeros = _split(zero, classes[~right], planes)
+    ones = _split(one, classes[right], planes)
     # What fills up the classes comes last.
     bits = np.zeros(zeros + ones, bool)
     bits[: len(right)] = right
