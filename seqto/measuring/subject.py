@@ -40,7 +40,7 @@ from seqto.types import (
 from seqto.workspace import Workspace, kept, kept_json
 
 _AT_A_TIME = 2
-"""Samples per inference: with more, activations overflow the CPU's caches, 10 % slower."""
+"""Samples per inference: with more, activations overflow the CPU's caches, 3 to 10 % slower."""
 
 _JUDGED = 32
 """On how many of the first samples layers and candidates are judged, by default.

@@ -13,7 +13,7 @@ from seqto.graph.sessions import run_named, single_session
 from seqto.phases import counted
 from seqto.types import Arrays, Model, Samples
 
-_ROWS, _ENOUGH = 64, 60
+_ROWS, _ENOUGH = 64, 32
 """At most how many rows of a sample count, because neighbours are alike, and how many of all
 samples for each column: more would hardly change what is learned."""
 

@@ -50,7 +50,7 @@ class WeightOnlyQuantizer:
     and takes some bytes more. With auto, only large ones are, in int4, where that rounding is small
     beside the weights' own.
 
-    Coded weights are integers of 1 to 7 bits, entropy-coded: the larger the step, the fewer.
+    Coded weights are integers of 1 to 10 bits, entropy-coded: the larger the step, the fewer.
     """
 
     name: str = "weight_only"

@@ -52,17 +52,24 @@ class Gaps:
     choices: dict[Candidate, list[int]]
     solve: Solve
     _losses: dict[Candidate, float] = field(default_factory=dict)
+    _told: set[Candidate] = field(default_factory=set)
     _added: int = 0
 
     def tell(self, trial: Trial) -> None:
         """Take note of what was measured; the float model is nobody's neighbour."""
+        self._told.add(trial.candidate)
         known = trial.state is TrialState.COMPLETE and "divergence" in trial.metrics
         if known and not trial.candidate.is_float:
             usual = _USUAL * math.sqrt(trial.metrics["divergence"])
             self._losses[trial.candidate] = trial.metrics.get(EXPECTED, usual)
 
     def next(self) -> Candidate | None:
-        """Return a choice for the widest gap that one fits into; None if no gap is worth it."""
+        """Return a choice for the widest gap that one fits into; None if no gap is worth it.
+
+        None also while some of the choices are still measured: they may be in the gap.
+        """
+        if self.choices.keys() - self._told:
+            return None
         known = sorted(self._losses, key=lambda each: self.menu.bytes(self.choices[each]))
         between = list(itertools.pairwise(known))
         beyond: list[tuple[Candidate, Candidate | None]] = [(each, None) for each in known[-1:]]

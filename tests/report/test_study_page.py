@@ -228,7 +228,7 @@ def test_more_precisions_than_digits_have_a_sign_each() -> None:
     record = study([each])
     data = page_data(record, find_front(record.trials, LOSS_SIZE, record.baseline))
     assert data["precisions"] == [*CODED_STEPS, "float32"]
-    assert data["layers"]["0"] == "0123456789abcd"
+    assert data["layers"]["0"] == "0123456789abcdefghij"
     assert data["families"] == ["coded"] * len(CODED_STEPS) + ["float32"]
 
 
