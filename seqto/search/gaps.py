@@ -74,9 +74,9 @@ class Gaps:
         between = list(itertools.pairwise(known))
         beyond: list[tuple[Candidate, Candidate | None]] = [(each, None) for each in known[-1:]]
         apart = [gap for gap in (*between, *beyond) if self._is_apart(*gap)]
-        gaps = sorted(apart, key=lambda gap: self._width(*gap), reverse=True)
-        for gap in gaps if self._added < _MOST else ():
-            if self._width(*gap) < _WIDE:
+        wide = [gap for gap in apart if self._fall(*gap) >= _WIDE]
+        for gap in sorted(wide, key=lambda gap: self._length(*gap), reverse=True):
+            if self._added == _MOST:
                 break
             candidate, choice = self._within(*gap)
             if candidate not in self.choices:
@@ -97,10 +97,23 @@ class Gaps:
         most = self.choices[larger] if larger else self.menu.unchanged()
         return self.menu.bytes(most) >= _APART * self.menu.bytes(self.choices[smaller])
 
-    def _width(self, smaller: Candidate, larger: Candidate | None) -> float:
+    def _fall(self, smaller: Candidate, larger: Candidate | None) -> float:
         """Return how many times the loss falls, as far as that is of interest."""
         low = self._losses[larger] if larger else 0.0
         return min(self._losses[smaller], _HOPELESS) / max(low, _HARDLY_ANY)
+
+    def _length(self, smaller: Candidate, larger: Candidate | None) -> float:
+        """Return how long the gap is: the mean of its shares of what losses and sizes may differ.
+
+        Sizes are known, while losses are guessed from a few samples.
+        """
+        known = [math.log(self.menu.bytes(self.choices[each])) for each in self._losses]
+        sizes = [
+            math.log(self.menu.bytes(self.choices[each])) for each in (smaller, larger) if each
+        ]
+        grown = sizes[-1] - sizes[0] if larger else math.log(_FURTHER)
+        fallen = math.log(self._fall(smaller, larger)) / math.log(_HOPELESS / _HARDLY_ANY)
+        return fallen + grown / max(max(known) - min(known), math.log(_FURTHER))
 
     def _begun_as(self, neighbours: Sequence[list[int]], choice: list[int]) -> list[int]:
         """Return the choice with a beginning that a neighbour shares with others: it runs once.
