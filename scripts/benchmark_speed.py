@@ -24,7 +24,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -33,6 +32,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 from benchmark_front import cpu_seconds, parts
+from memory_peak import Peak
 from onnxruntime.quantization import CalibrationDataReader, quantize_static
 from PIL import Image
 
@@ -389,45 +389,14 @@ def _in_process(data: Path, *words: str) -> Usage:
     """Measure one row in a separate process; return the time it reports, and its memory."""
     command = [sys.executable, __file__, "--data", str(data.resolve()), "--part", *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    peak = _Peak(process.pid)
+    peak = Peak(process.pid)
     output, _ = process.communicate()
-    most = peak.stop()
+    largest, together = peak.stop()
     if process.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{output}")
     cpu, wall, inference = json.loads(output.splitlines()[-1])
+    most = f"{largest // 1024} MB ({together // 1024} MB)"
     return Usage(cpu, wall, most, inference)
-
-
-class _Peak:
-    """Watches the memory of all processes of a session, with shared memory counted once."""
-
-    def __init__(self, session: int) -> None:
-        self._session = session
-        self._largest = self._all = 0
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-        self._thread.start()
-
-    def stop(self) -> str:
-        """Return the peak memory."""
-        self._ended.set()
-        self._thread.join()
-        return f"{self._largest // 1024} MB ({self._all // 1024} MB)"
-
-    def _watch(self) -> None:
-        while not self._ended.wait(0.5):
-            parts = [self._part(int(each.name)) for each in Path("/proc").glob("[0-9]*")]
-            self._largest = max(self._largest, *(resident for resident, _ in parts))
-            self._all = max(self._all, sum(share for _, share in parts))
-
-    def _part(self, process: int) -> tuple[int, int]:
-        """Return a process's resident and proportional memory in KB."""
-        with contextlib.suppress(OSError):
-            if os.getsid(process) == self._session:
-                lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()[1:]
-                fields = {line.split(":")[0]: int(line.split()[1]) for line in lines}
-                return fields["Rss"], fields["Pss"]
-        return 0, 0
 
 
 if __name__ == "__main__":
