@@ -14,7 +14,7 @@ from seqto.graph.nodes import initializers
 from seqto.graph.weights import bias_of
 from seqto.types import CODED_STEPS, Layer, Model
 
-_OVER_ENTROPY = 1.02
+OVER_ENTROPY = 1.02
 """How many times its own entropy a layer takes in a code that it shares with others."""
 
 _NAMES_BYTES = 200
@@ -72,7 +72,7 @@ def _weight_bytes(weight: onnx.TensorProto, reduced: tuple[int, ...]) -> np.ndar
         entropy(frequencies(np.rint(relative / np.float32(step)).astype(np.int32)))
         for step in CODED_STEPS.values()
     ]
-    return np.asarray(_OVER_ENTROPY * np.array(bits) * values.size / 8 + rows + _NAMES_BYTES)
+    return np.asarray(OVER_ENTROPY * np.array(bits) * values.size / 8 + rows + _NAMES_BYTES)
 
 
 def some_rows(values: np.ndarray, reduced: tuple[int, ...]) -> np.ndarray:

@@ -28,8 +28,24 @@ class CodedWeight:
     grid: Grid
     data_type: int
 
+    @property
+    def integers(self) -> np.ndarray:
+        """What is coded."""
+        return self.grid.integers
 
-def code_weights(proto: onnx.ModelProto, weights: Sequence[CodedWeight]) -> None:
+
+@dataclass(frozen=True, eq=False)
+class CodedIntegers:
+    """Integers to be coded that stay integers; the name and type that they have once decoded."""
+
+    output: str
+    integers: np.ndarray
+    data_type: int
+
+
+def code_weights(
+    proto: onnx.ModelProto, weights: Sequence[CodedWeight] | Sequence[CodedIntegers]
+) -> None:
     """Add the streams of these weights, which are not empty, and the nodes that decode them.
 
     Expects a model of opset 21 or later; each weight is then the tensor
@@ -73,24 +89,28 @@ class _Coding:
         self._tables: dict[str, str] = {}
         self._scales = ""
 
-    def code(self, weights: Sequence[CodedWeight]) -> None:
+    def code(self, weights: Sequence[CodedWeight] | Sequence[CodedIntegers]) -> None:
         """Add all that makes these weights."""
         names = ("sides", *_UNPACKED.values())
         made = self._made("Tables", [self._hold(SHIFTS)], len(names))
         self._tables = dict(zip(names, made, strict=True))
         (self._scales,) = self._made("Scales", [self._hold(OCTAVES)], 1)
-        for group in grouped([each.grid.integers for each in weights]):
+        for group in grouped([each.integers for each in weights]):
             self._group([weights[at] for at in group])
 
-    def _group(self, weights: Sequence[CodedWeight]) -> None:
+    def _group(self, weights: Sequence[CodedWeight | CodedIntegers]) -> None:
         """Add one stream, and the weights that are in it."""
-        stream = encode(np.concatenate([each.grid.integers.reshape(-1) for each in weights]))
+        stream = encode(np.concatenate([each.integers.reshape(-1) for each in weights]))
         flat = self._stream(stream)
         for low in stream.low:
             flat = self._joined(flat, low)
-        sizes = [each.grid.integers.size for each in weights]
-        for weight, integers in zip(weights, self._parts(flat, sizes, stream.filled), strict=True):
-            self._weight(weight, integers)
+        sizes = [each.integers.size for each in weights]
+        for weight, part in zip(weights, self._parts(flat, sizes, stream.filled), strict=True):
+            shape = self._hold(np.array(weight.integers.shape, np.int64))
+            if isinstance(weight, CodedWeight):
+                self._weight(weight, part, shape)
+            else:
+                self._shaped(weight, part, shape, stream.words.dtype)
 
     def _joined(self, high: str, low: LowBits) -> str:
         """Return the tensor of integers with some of their low bits, given what is above."""
@@ -109,18 +129,24 @@ class _Coding:
         )
         return made[: len(sizes)]
 
-    def _weight(self, weight: CodedWeight, integers: str) -> None:
+    def _weight(self, weight: CodedWeight, integers: str, shape: str) -> None:
         grid = weight.grid
-        given = [
-            self._hold(np.array(grid.integers.shape, np.int64)),
-            self._hold(grid.steps),
-            self._hold(np.asarray(grid.largest)),
-        ]
+        given = [shape, self._hold(grid.steps), self._hold(np.asarray(grid.largest))]
         (made,) = self._made("Weight", [integers, *given, self._scales], 1)
         if weight.data_type != TensorProto.FLOAT:
-            self._node("Cast", [made])
-            self.nodes[-1].attribute.append(helper.make_attribute("to", weight.data_type))
+            self._cast(made, weight.data_type)
         self.nodes[-1].output[0] = weight.output
+
+    def _shaped(self, weight: CodedIntegers, integers: str, shape: str, kind: np.dtype) -> None:
+        if helper.np_dtype_to_tensor_dtype(kind) != weight.data_type:
+            integers = self._cast(integers, weight.data_type)
+        self._node("Reshape", [integers, shape])
+        self.nodes[-1].output[0] = weight.output
+
+    def _cast(self, tensor: str, data_type: int) -> str:
+        made = self._node("Cast", [tensor])
+        self.nodes[-1].attribute.append(helper.make_attribute("to", data_type))
+        return made
 
     def _stream(self, stream: Stream) -> str:
         """Return the tensor of a stream's integers without their low bits."""

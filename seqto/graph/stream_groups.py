@@ -30,7 +30,7 @@ def grouped(arrays: Sequence[np.ndarray]) -> list[list[int]]:
 
 
 def _histogram(integers: np.ndarray) -> np.ndarray:
-    near = np.clip(integers.reshape(-1), -_FAR, _FAR) + _FAR
+    near = np.clip(integers.reshape(-1), -_FAR, _FAR).astype(np.int16) + _FAR
     return np.bincount(near, minlength=2 * _FAR + 1)
 
 

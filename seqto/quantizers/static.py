@@ -4,7 +4,7 @@ import contextlib
 import io
 import tempfile
 from collections.abc import Collection, Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +19,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError, QuantizationError
+from seqto.graph.coded_integers import code_integers
 from seqto.graph.files import changed, compact, save_model
 from seqto.graph.float_layers import keep_in_float
 from seqto.graph.layers import weight_layers
@@ -71,6 +72,9 @@ from seqto.types import (
 _QDQ_BYTES = 1000
 """About how many bytes the names and nodes around a quantized layer take."""
 
+_CODED_INT8 = 0.93
+"""About which share of their bytes the integers of int8 layers take if they are coded."""
+
 _METHODS = {
     "minmax": CalibrationMethod.MinMax,
     "percentile": CalibrationMethod.Percentile,
@@ -106,6 +110,7 @@ class StaticQuantizer:
     exclude: list[str] = field(default_factory=list)
     block_size: Annotated[int, Field(ge=1)] = 32
     feedback: bool = True
+    coded_int8: bool = False
     session: dict[str, str] = field(default_factory=dict)
     extra_options: dict[str, Any] = field(default_factory=dict)
 
@@ -195,7 +200,8 @@ class StaticQuantizer:
         only = known.once("only", lambda: self._only_stored(known.model))
         fine = in_precisions(candidate, (INT16,)).keys() - only
         stored = to_store(candidate, only)
-        if fine or RAISED & {*stored.values()}:
+        integers = in_precisions(candidate, (INT8, INT16)).keys() - only
+        if fine or RAISED & {*stored.values()} or (self.coded_int8 and integers):
             model = known.raised(with_shapes)
         proto = model.copy_proto()
         weights = known.weights(self.block_size, self.feedback)
@@ -204,7 +210,7 @@ class StaticQuantizer:
         # ORT would make all layers that share a weight read its quantized form.
         own_weights(proto, stored)
         excluded: list[str] = []
-        if in_precisions(candidate, (INT8, INT16)).keys() - only:
+        if integers:
             excluded = self._in_float(known, model, ranges, candidate)
             proto = self._with_integers(known, model, proto, ranges, excluded, fine)
             stored |= left_by_ort(proto.graph, candidate)
@@ -212,6 +218,8 @@ class StaticQuantizer:
         read_apart(proto.graph)
         if self.keep_float and excluded:
             keep_in_float(proto, excluded)
+        if self.coded_int8 and integers and not plainly:
+            code_integers(proto)
         return Model(model.name, compact(proto, brief=plainly), self.session)
 
     def _in_float(
@@ -271,12 +279,17 @@ class StaticQuantizer:
         wide = 2 if "16" in self.weight_type else 1
         # Scale and zero point of the weight, and then of the bias, which stays 32 bits wide.
         each = 4 + wide + (8 if self.quantize_bias and layer.op_type != "MatMul" else 0)
-        return outputs * values * wide + (outputs if self.per_channel else 1) * each + _QDQ_BYTES
+        integers = outputs * values * wide
+        if self.coded_int8 and wide == 1:
+            integers = round(_CODED_INT8 * integers)
+        return integers + (outputs if self.per_channel else 1) * each + _QDQ_BYTES
 
     def roundings(self, model: Model, ranges: Ranges) -> dict[str, RoundedWeight]:
         """Return how ORT rounds the weights of int8 layers, under the name of this way."""
         every = {each.name for each in weight_layers(model, self._layer_ops())}
-        return roundings_of(self, model, ranges, every - self._never(model), self._kind())
+        # Coded integers are the same, but cannot be read.
+        plain = replace(self, coded_int8=False) if self.coded_int8 else self
+        return roundings_of(plain, model, ranges, every - self._never(model), self._kind())
 
     def _kind(self) -> str:
         """Return the name of the way in which the weights of int8 layers are rounded."""
