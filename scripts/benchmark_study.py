@@ -2,12 +2,13 @@
 
     python scripts/benchmark_study.py [--before CHECKOUT] [--rounds 3] [--model FILE --pixels 260]
 
-Each round runs the float model on the evaluation photos (bare inference: loaded once, one thread,
-photos in memory), then the whole command of each version with an empty cache and a new store. A
+Each round runs the float model once for each evaluation photo (bare inference: loaded once, one
+thread, a photo of noise), then the whole command of each version with an empty cache and a new
+store. Sizes, what was evaluated and what loading takes are the last round's, memory is the most. A
 checkout of another version brings its own .venv (`scripts/environment` makes it). CPU seconds are
 those of all processes and threads, memory the peak of all processes together, with what they share
-counted once. Without --model it is EfficientNet-Lite0 out of --data, as the photos are. Words behind
--- are added to the command line.
+counted once. Without --model it is EfficientNet-Lite0 out of --data, as the photos are. Words
+behind -- are added to the command line.
 """
 
 import argparse
@@ -64,6 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--before", type=Path, help="a checkout of another version")
+    parser.add_argument("--before-words", default="", help="words for that version only")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", type=Path)
     parser.add_argument("--pixels", type=int, default=224, help="of the model's input")
@@ -91,7 +93,8 @@ def main() -> None:
     for _ in range(options.rounds):
         bare.append(float_seconds(model, options.pixels))
         for name, checkout in versions.items():
-            runs[name].append(study(checkout, words))
+            more = options.before_words.split() if name == "before" else []
+            runs[name].append(study(checkout, [*words, *more]))
     print(
         f"the float model's {PHOTOS} photos: {written(bare, '.2f')} CPU s; medians, then all\n\n"
         "| | CPU s | times the float model's | wall s | peak memory | hypervolume | size at 2 % "
@@ -150,7 +153,7 @@ def line(name: str, runs: Sequence[Run], bare: float) -> str:
         written([each.cpu for each in runs], ".1f"),
         f"{statistics.median(each.cpu for each in runs) / bare:.1f}",
         written([each.wall for each in runs], ".0f"),
-        f"{max(each.peak for each in runs) / 1e6:.2f} GB",
+        f"{1024 * max(each.peak for each in runs) / 1e9:.2f} GB",
         written([float(str(each.report["hypervolume"])) for each in runs], ".3f"),
         size_at(last.trials, 0.02),
         size_at(last.trials, 0.01),

@@ -15,7 +15,7 @@ class Peak:
         self._session = session
         self._largest = self._all = 0
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
+        self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def stop(self) -> tuple[int, int]:

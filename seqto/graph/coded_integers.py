@@ -4,7 +4,8 @@ Expects a model with QDQ pairs, of opset 21 or later. ONNX Runtime decodes the i
 loads the model, and then fuses the pairs as it would have fused them: what runs is the same.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Collection, Iterator
 
 import numpy as np
 import onnx
@@ -14,7 +15,9 @@ from seqto.graph.codebooks import frequencies
 from seqto.graph.coded_sizes import OVER_ENTROPY
 from seqto.graph.coded_weights import CodedIntegers, code_weights
 from seqto.graph.grids import entropy
+from seqto.graph.layers import weights_of
 from seqto.graph.nodes import initializers
+from seqto.types import Model
 
 _KINDS = (TensorProto.INT8, TensorProto.UINT8)
 
@@ -25,6 +28,19 @@ _COMMON_BYTES = 8000
 """About how many bytes the functions and the nodes of streams take."""
 
 
+def may_be_coded(model: Model, layers: Collection[str]) -> bool:
+    """Tell whether the weights of these layers are large enough for coding to save anything."""
+    constants = initializers(model.proto.graph)
+    sizes = (
+        math.prod(weight.dims)
+        for node in model.proto.graph.node
+        if node.name in layers
+        for weight in weights_of(node, constants)
+    )
+    # Even half of them would hardly be saved.
+    return bool(sum(sizes) > 2 * _COMMON_BYTES)
+
+
 def code_integers(proto: onnx.ModelProto) -> None:
     """Code the constants that are dequantized, except small ones; none if that saves nothing."""
     found = {each.name: each for each in _dequantized(proto.graph)}
@@ -33,18 +49,16 @@ def code_integers(proto: onnx.ModelProto) -> None:
     worth = {name for name, each in saved.items() if each > 0}
     if sum(saved[name] for name in worth) <= _COMMON_BYTES:
         return
-    kept = [each for each in proto.graph.initializer if each.name not in worth]
-    kept = [onnx.TensorProto.FromString(each.SerializeToString()) for each in kept]
-    del proto.graph.initializer[:]
-    proto.graph.initializer.extend(kept)
-    code_weights(
-        proto,
-        [
-            CodedIntegers(name, values, found[name].data_type)
-            for name, values in weights.items()
-            if name in worth
-        ],
-    )
+    coded = [
+        CodedIntegers(name, weights[name], each.data_type)
+        for name, each in found.items()
+        if name in worth
+    ]
+    # From the end, so that large weights are not copied.
+    for at in reversed(range(len(proto.graph.initializer))):
+        if proto.graph.initializer[at].name in worth:
+            del proto.graph.initializer[at]
+    code_weights(proto, coded)
 
 
 def _dequantized(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:

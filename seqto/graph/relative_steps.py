@@ -30,15 +30,16 @@ def relative_steps(
     float16 has none where it cannot hold all of them.
     """
     known = {name: step for name, step in CODED_STEPS.items() if name in precisions}
-    if FLOAT16 in precisions and all(_fits_half(each) for each in weights_of(node, constants)):
+    tensors = weights_of(node, constants)
+    if FLOAT16 in precisions and all(map(_fits_half, tensors)):
         known[FLOAT16] = _HALF_STEP
     weights = [
-        (_sample(each, reduced_axes(node, each)), reduced_axes(node, each))
-        for each in weights_of(node, constants)
+        (_sample(each, reduced_axes(node, each)), reduced_axes(node, each)) for each in tensors
     ]
     energy = sum(float(np.square(values, dtype=np.float64).sum()) for values, _ in weights)
-    for precision in precisions:
-        if precision not in known and precision != FLOAT16 and energy > 0:
+    rounded_ones = [each for each in precisions if each not in CODED_STEPS and each != FLOAT16]
+    for precision in rounded_ones:
+        if energy > 0:
             scales = [rounded(values, precision, axes, block).scales for values, axes in weights]
             squares = sum(float(np.square(each, dtype=np.float64).sum()) for each in scales)
             known[precision] = float(np.sqrt(squares / energy))

@@ -82,8 +82,12 @@ def _unpacking(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     """Return copies of the nodes that unpack weights, and of those that only these need."""
     constants = initializers(graph)
     known = {"", *constants}.difference(each.name for each in graph.input)
+    # Where several read the same integers, each slices its own: kernels do without these copies.
+    integers = {node.input[0] for node in graph.node if node.op_type == "DequantizeLinear"}
     steps, made = [], set[str]()
     for node in graph.node:
+        if node.op_type == "Slice" and node.output[0] in integers:
+            continue
         if _is_step(node) and known.issuperset(node.input):
             known.update(node.output)
             steps.append(node)

@@ -318,8 +318,8 @@ def at_opset(model: Model, version: int) -> Model:
     except Exception as error:  # The converter raises RuntimeError and others.
         raise QuantizationError(
             f"model {model.name!r} cannot be converted from opset {given} to {version} "
-            f"({first_line(error)}), which {INT4}, {INT16} and {CODED} need. Export it with opset "
-            f"{version} or later, or leave these precisions out."
+            f"({first_line(error)}), which {INT4}, {INT16} and {CODED} need (coded_int8, too). "
+            f"Export it with opset {version} or later, or leave these out."
         ) from error
     needed = helper.find_min_ir_version_for(list(proto.opset_import), ignore_unknown=True)
     proto.ir_version = max(proto.ir_version, needed)

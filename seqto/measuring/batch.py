@@ -135,7 +135,8 @@ class _Runs:
             try:
                 outputs = self._outputs(candidate, model)
             except Exception as error:
-                self._found[model.digest] = error
+                # Its frames would keep alive all that is to be let go.
+                self._found[model.digest] = error.with_traceback(None)
                 continue
             if outputs is not None:
                 self._found[model.digest] = outputs

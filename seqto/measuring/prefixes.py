@@ -167,6 +167,11 @@ class SharedRuns:
         outputs: dict[int, Sequence[Entry]] = {}
         stopped: Dominated | None = None
         for number, tensors in begun:
+            if stopped is not None:
+                last = max((cut.position for cut in new), default=-1)
+                steps = [each for each in steps if each.end.position <= last]
+                if not steps:
+                    break
             for step in steps:
                 tensors = step.run(tensors)
                 if step.end in new:
@@ -181,10 +186,6 @@ class SharedRuns:
                     watch.see(at, outputs[number])
             except Dominated as dominated:
                 stopped = dominated
-                last = max((cut.position for cut in new), default=-1)
-                steps = [each for each in steps if each.end.position <= last]
-                if not steps:
-                    break
         return stopped or outputs
 
     @property

@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 from seqto.errors import ConfigError, QuantizationError
-from seqto.graph.coded_integers import code_integers
+from seqto.graph.coded_integers import code_integers, may_be_coded
 from seqto.graph.files import changed, compact, save_model
 from seqto.graph.float_layers import keep_in_float
 from seqto.graph.layers import weight_layers
@@ -201,7 +201,8 @@ class StaticQuantizer:
         fine = in_precisions(candidate, (INT16,)).keys() - only
         stored = to_store(candidate, only)
         integers = in_precisions(candidate, (INT8, INT16)).keys() - only
-        if fine or RAISED & {*stored.values()} or (self.coded_int8 and integers):
+        codes = self.coded_int8 and not plainly and may_be_coded(known.model, integers)
+        if fine or codes or RAISED & {*stored.values()}:
             model = known.raised(with_shapes)
         proto = model.copy_proto()
         weights = known.weights(self.block_size, self.feedback)
@@ -218,7 +219,7 @@ class StaticQuantizer:
         read_apart(proto.graph)
         if self.keep_float and excluded:
             keep_in_float(proto, excluded)
-        if self.coded_int8 and integers and not plainly:
+        if codes:
             code_integers(proto)
         return Model(model.name, compact(proto, brief=plainly), self.session)
 

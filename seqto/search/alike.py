@@ -64,7 +64,8 @@ def _prices(menu: Menu, choices: Sequence[list[int]], worths: Sequence[float]) -
         bytes_more = menu.sizes - menu.sizes[units, choice][:, None]
         harm_more = menu.costs - menu.costs[units, choice][:, None]
         price = np.maximum(bytes_more + harm_more / worth, np.maximum(bytes_more, 0))
-        total += price / menu.bytes(choice)
+        # Estimated bytes of small layers may be none.
+        total += price / max(menu.bytes(choice), 1)
     return np.asarray(total / max(len(choices), 1))
 
 

@@ -107,13 +107,15 @@ class Gaps:
 
         Sizes are known, while losses are guessed from a few samples.
         """
-        known = [math.log(self.menu.bytes(self.choices[each])) for each in self._losses]
-        sizes = [
-            math.log(self.menu.bytes(self.choices[each])) for each in (smaller, larger) if each
-        ]
-        grown = sizes[-1] - sizes[0] if larger else math.log(_FURTHER)
+        known = [self._log_size(each) for each in self._losses]
+        furthest = math.log(_FURTHER)
+        grown = self._log_size(larger) - self._log_size(smaller) if larger else furthest
         fallen = math.log(self._fall(smaller, larger)) / math.log(_HOPELESS / _HARDLY_ANY)
-        return fallen + grown / max(max(known) - min(known), math.log(_FURTHER))
+        return fallen + grown / max(max(known) - min(known), furthest)
+
+    def _log_size(self, candidate: Candidate) -> float:
+        # Estimated bytes of small layers may be none.
+        return math.log(max(self.menu.bytes(self.choices[candidate]), 1))
 
     def _begun_as(self, neighbours: Sequence[list[int]], choice: list[int]) -> list[int]:
         """Return the choice with a beginning that a neighbour shares with others: it runs once.

@@ -47,6 +47,10 @@ _RUINED = 0.1
 """A layer that does more than this share of the harm of wrong outputs tells nothing of finer steps:
 harm grows with the square of the step only while outputs are about right."""
 
+_ALIKE = 0.05
+"""Outputs that are nearly the same for all samples do not tell what is wrong: this share of the
+harm of useless ones is taken at least."""
+
 _LITTLE = 0.01
 """A precision with less than this share of the ranking one's harm is measured on few samples."""
 
@@ -88,7 +92,8 @@ class DivergenceSensitivity:
         reference = list(runs.reference())
         harm = task.harm(_outputs(reference))
         worst = harm.per_sample(_outputs([_ruined(each) for each in reference]))
-        too_much = _RUINED * min(worst.mean(), harm.per_sample(_wrong(reference)).mean())
+        wrong = min(worst.mean(), harm.per_sample(_wrong(reference)).mean())
+        too_much = _RUINED * max(wrong, _ALIKE * worst.mean())
         ruined: set[tuple[str, str]] = set()
         found: dict[str, dict[str, np.ndarray]] = {layer.name: {} for layer in layers}
 
@@ -101,10 +106,13 @@ class DivergenceSensitivity:
             ranking: np.ndarray | None = None
             enough = self._enough(bool(layer.weight_bytes < light))
             left = to_measure(layer, asked)
+            telling = [*left]
             while left:
                 precision = left.pop(0)
+                # What tells of many others is not measured on a few samples only.
+                beside = ranking if precision in telling else None
                 try:
-                    each = _harm_of(outputs(layer, precision), harm, ranking, enough)
+                    each = _harm_of(outputs(layer, precision), harm, beside, enough)
                 except DeviceError as error:
                     _log.warning(
                         "Layer %s counts as ruined in %s: %s", layer.name, precision, error
@@ -124,8 +132,8 @@ class DivergenceSensitivity:
                 found[layer.name][precision] = np.concatenate([first, every[len(first) :]])
         for layer in layers:
             known = found[layer.name]
-            told = told_by_steps(layer, [*known], asked)
-            known |= {each: known[telling] * times for each, (telling, times) in told.items()}
+            told = told_by_steps(layer, known, asked)
+            known |= {each: known[near] * times for each, (near, times) in told.items()}
         return self._ranking(layers, found, asked[0], harm.name)
 
     def _enough(self, is_light: bool) -> int | None:

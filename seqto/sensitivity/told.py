@@ -7,6 +7,8 @@ from steps of 0.18 to 0.7.
 import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from seqto.protocols import Quantizer
 from seqto.types import FLOAT32, INT8, Layer, expanded
 
@@ -48,14 +50,38 @@ def finer(layer: Layer, precision: str, asked: Sequence[str]) -> list[str]:
 
 
 def told_by_steps(
-    layer: Layer, measured: Sequence[str], asked: Sequence[str]
+    layer: Layer, measured: Mapping[str, np.ndarray], asked: Sequence[str]
 ) -> dict[str, tuple[str, float]]:
-    """Return what tells of each precision that was not measured, and how many times its harm."""
+    """Return what tells of each precision that was not measured, and how many times its harm.
+
+    Harm grows with the square of the step. Between two that were measured it grows from the one to
+    the other: a coarse step that ruins the outputs does not do its harm many times over.
+    """
     steps = layer.steps
-    known = [each for each in measured if each in steps]
-    told = [each for each in asked if each not in measured and each in steps] if known else []
-    telling = {each: _nearest(steps, known, steps[each]) for each in told}
-    return {each: (near, (steps[each] / steps[near]) ** 2) for each, near in telling.items()}
+    known = sorted((each for each in measured if each in steps), key=lambda each: steps[each])
+    told = {}
+    for each in asked if known else ():
+        if each in measured or each not in steps:
+            continue
+        below = [one for one in known if steps[one] <= steps[each]]
+        above = known[len(below) :]
+        near, power = (below or above)[-1 if below else 0], 2.0
+        if below and above:
+            power = _growth(steps, measured, near, above[0])
+        told[each] = near, (steps[each] / steps[near]) ** power
+    return told
+
+
+def _growth(
+    steps: Mapping[str, float], measured: Mapping[str, np.ndarray], fine: str, coarse: str
+) -> float:
+    """Return the power of the step with which harm grows from the one to the other."""
+    count = min(len(measured[fine]), len(measured[coarse]))
+    low, high = (float(measured[each][:count].mean()) for each in (fine, coarse))
+    apart = math.log(steps[coarse] / steps[fine])
+    if not (apart > 0 and 0 < low < math.inf and 0 < high < math.inf):
+        return 2.0
+    return min(max(math.log(high / low) / apart, 0.0), 2.0)
 
 
 def _nearest(steps: Mapping[str, float], precisions: Sequence[str], step: float) -> str:

@@ -102,7 +102,7 @@ def spread(
 
 
 def _calmed(logs: np.ndarray, costs: np.ndarray) -> np.ndarray:
-    """Return the logarithms of losses, less of what is chance: they fall as costs rise.
+    """Return the logarithms of losses with less of what is chance: losses fall as costs rise.
 
     Each is the median of itself and its two neighbours, and then moves half the way to the line
     between these, but no further than chance may have put it: a real step of the losses stays.

@@ -1,11 +1,12 @@
 """Integers of int8 layers that are coded: smaller files that run as they did."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from onnx import helper
-from onnx_models import build, run, weight
+from onnx_models import build, residual, run, weight
 from quantizable_models import random_samples
 from suite_quantizers import Prepared, QuantizerSuite
 
@@ -113,6 +114,49 @@ def test_unpacking_gives_the_plain_integers_back(prepared: Prepared) -> None:
     inputs = prepared.inputs
     for mine, wanted in zip(run(back, inputs), run(plain, inputs), strict=True):
         np.testing.assert_array_equal(mine, wanted)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"weight_type": "uint8"},
+        {"per_channel": False},
+        {"reduce_range": True},
+        {"activation_type": "int8", "quantize_bias": True},
+    ],
+    ids=str,
+)
+def test_other_ways_to_quantize_give_the_same_bits(
+    prepared: Prepared, options: dict[str, Any]
+) -> None:
+    plain = made(StaticQuantizer(**options), prepared)
+    coded = made(StaticQuantizer(**options, coded_int8=True), prepared)
+    assert has_coded_weights(coded.proto) and coded.size < plain.size
+    for mine, wanted in zip(run(coded, prepared.inputs), run(plain, prepared.inputs), strict=True):
+        np.testing.assert_array_equal(mine, wanted)
+
+
+def test_a_weight_that_two_layers_share_is_unpacked_once() -> None:
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], "one"),
+        helper.make_node("Relu", ["a"], ["b"], "relu"),
+        helper.make_node("MatMul", ["b", "w"], ["y"], "two"),
+    ]
+    floating = prepare(build(nodes, [weight("w", 400, 400)], {"x": ["N", 400]}, {"y": ["N", 400]}))
+    shared = Prepared(PLAIN, floating, random_samples(floating))
+    plain, coded = (made(each, shared) for each in (PLAIN, CODED))
+    assert has_coded_weights(coded.proto)
+    assert unpacked(coded).size < 1.1 * plain.size
+    for mine, wanted in zip(
+        run(unpacked(coded), shared.inputs), run(plain, shared.inputs), strict=True
+    ):
+        np.testing.assert_array_equal(mine, wanted)
+
+
+def test_models_that_are_too_small_for_it_are_not_changed() -> None:
+    floating = prepare(residual())
+    small = Prepared(PLAIN, floating, random_samples(floating))
+    assert made(CODED, small).digest == made(PLAIN, small).digest
 
 
 def test_sizes_are_estimated(prepared: Prepared) -> None:

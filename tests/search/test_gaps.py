@@ -128,6 +128,15 @@ def test_what_failed_makes_no_gap(scores: list[LayerScore], state: TrialState) -
     assert search.ask(100) == [] and search.remaining() == 0
 
 
+def test_layers_whose_estimated_bytes_are_none_are_no_fault() -> None:
+    # A bias in float16 may save more than the weights take.
+    sizes = {"coded_1": -300.0, "coded_0.5": -200.0, "coded_0.25": 0.0, FLOAT32: 4000.0}
+    costs = {"coded_1": 0.3, "coded_0.5": 0.1, "coded_0.25": 0.02}
+    layer = Layer("dense", "Gemm", 4000, position=0)
+    score = LayerScore(layer, 1.0, costs=costs, sizes=sizes)
+    assert measured(BudgetSearch(), [score], falling)
+
+
 def test_a_new_start_forgets_what_was_measured(scores: list[LayerScore]) -> None:
     search = BudgetSearch()
     first = measured(search, scores, collapsing)

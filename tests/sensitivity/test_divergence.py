@@ -1,5 +1,6 @@
 """What quantizing one layer alone does to the model's output."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
@@ -22,11 +23,12 @@ from seqto.metrics.harm import FLOOR, Divergence
 from seqto.protocols import Quantizer
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
-from seqto.sensitivity import float_prefixes
+from seqto.quantizers.weight_only import WeightOnlyQuantizer
+from seqto.sensitivity import divergence, float_prefixes
 from seqto.sensitivity.divergence import DivergenceSensitivity
 from seqto.sensitivity.stability import stability
 from seqto.tasks.regression import Regression
-from seqto.types import Candidate, LayerScore, Model, Outputs, Samples
+from seqto.types import FLOAT32, Candidate, LayerScore, Model, Outputs, Ranges, Samples
 
 QUANTIZERS = [StaticQuantizer, DynamicQuantizer]
 
@@ -229,6 +231,51 @@ def test_only_layers_that_do_much_of_the_harm_are_measured_on_all_samples() -> N
     for name, cost in quick.items():
         assert cost == pytest.approx(whole[name] if name in much else few[name])
         assert whole[name] != pytest.approx(few[name])
+
+
+class Counting(WeightOnlyQuantizer):
+    """Notes the precisions in which layers are shown."""
+
+    def preview(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
+        self.shown.update(each for _, each in candidate.precisions if each != FLOAT32)
+        return super().preview(model, ranges, candidate)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.shown: Counter[str] = Counter()
+
+
+CODED = DivergenceSensitivity(precisions=["coded"], enough=None)
+
+
+def test_a_step_that_ruins_outputs_does_not_tell_of_much_finer_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    quantizer = Counting()
+    prepared = prepared_of(mobile(), quantizer)
+    quantizer.shown.clear()
+    told = costs(scores_of(CODED, prepared), "coded_0.02")
+    assert quantizer.shown == {"coded_0.35": len(prepared.names)}
+    # As if every harm were too much: what is measured is then what counts, down to the finest.
+    monkeypatch.setattr(divergence, "_RUINED", 1e-9)
+    quantizer.shown.clear()
+    found = costs(scores_of(CODED, prepared), "coded_0.02")
+    assert quantizer.shown["coded_0.02"] == len(prepared.names)
+    assert found == pytest.approx(naive_costs(prepared, precision="coded_0.02"), rel=0.02, abs=1e-9)
+    assert found != pytest.approx(told, rel=0.02)
+
+
+def test_samples_that_are_alike_do_not_make_every_layer_ruined() -> None:
+    quantizer = Counting()
+    prepared = prepared_of(mobile(), quantizer)
+    quantizer.shown.clear()
+    samples = prepared.samples
+    same = {
+        name: np.repeat(each[:1], len(samples), axis=0) for name, each in samples.inputs.items()
+    }
+    prepared.samples = replace(samples, inputs=same)
+    scores_of(CODED, prepared)
+    assert quantizer.shown == {"coded_0.35": len(prepared.names)}
 
 
 class Refusing(OnnxRuntimeDevice):
