@@ -23,6 +23,10 @@ _LATENCY = "latency_ms"
 WORKS = 0.1
 """A candidate that loses more than this share is not recommended while others lose less."""
 
+_AS_CHEAP = 1.02
+"""What costs at most so many times the least is as cheap: for less than this, nobody wants to lose
+more."""
+
 _SAVES = 0.8
 """`accurate` has at most this share of the float model's size, if any member has."""
 
@@ -33,8 +37,9 @@ def recommend(
     """Return the members to take: `balanced` first, then the best of each objective.
 
     The float model is not among them unless it is all there is, and neither is what loses more
-    than `WORKS` if others lose less. None is recommended for its speed that is not surely faster
-    than the float model, whose figures the `baseline` has.
+    than `WORKS` if others lose less. Of those that are as cheap it is the least lossy. None is
+    recommended for its speed that is not surely faster than the float model, whose figures the
+    `baseline` has.
     """
     quantized = [each for each in members if not each.candidate.is_float] or list(members)
     working = [each for each in quantized if _loss(each) <= WORKS] or quantized
@@ -51,7 +56,8 @@ def recommend(
         if not among:
             continue
         # size_bytes and size_ratio share an alias, which only one trial can hold.
-        chosen.setdefault(figure(name).best_alias, _best(among, name, objectives))
+        find = _best if name == LOSS else _cheapest
+        chosen.setdefault(figure(name).best_alias, find(among, name, objectives))
     return [Recommendation(alias, trial) for alias, trial in chosen.items()]
 
 
@@ -101,7 +107,7 @@ def _balanced(trials: Sequence[Trial], objectives: Sequence[str]) -> Trial:
             for each in trials
             if each is best or not can_be_told_apart(np.array(each.losses), np.array(best.losses))
         ]
-        return _best(alike, amounts[0], objectives)
+        return _cheapest(alike, amounts[0], objectives)
     distances = nearest_ideal(_points(trials, objectives)).tolist()
 
     def order(at: int) -> tuple[float, float, float]:
@@ -129,6 +135,15 @@ def _best(trials: Sequence[Trial], objective: str, objectives: Sequence[str]) ->
         return trial.metrics[objective], _harm(trial), others, trial.index
 
     return min(trials, key=order)
+
+
+def _cheapest(trials: Sequence[Trial], cost: str, objectives: Sequence[str]) -> Trial:
+    """Return the trial that costs least, or loses less and costs next to nothing more."""
+    least = min(each.metrics[cost] for each in trials)
+    as_cheap = [each for each in trials if each.metrics[cost] <= _AS_CHEAP * least]
+    if LOSS in objectives:
+        return _best(as_cheap, LOSS, (cost, *objectives))
+    return _best(trials, cost, objectives)
 
 
 def _points(trials: Sequence[Trial], objectives: Sequence[str]) -> np.ndarray:

@@ -125,3 +125,9 @@ def test_a_small_one_is_recommended_for_its_size_even_if_it_is_slow() -> None:
     assert "fast" not in dict(order(front)) and dict(order(front))["small"] == 1
     trials.append(timed(3, 0.03, 6.0, 400))
     assert dict(order(find_front(trials, three, FLOAT_TIMES, 4)))["fast"] == 3
+
+
+@pytest.mark.parametrize(("larger", "small"), [(201.0, 1), (204.0, 1), (205.0, 0)])
+def test_for_next_to_nothing_less_nobody_loses_more(larger: float, small: int) -> None:
+    trials = [point(0, 0.05, 200), point(1, 0.02, larger), point(2, 0.001, 300)]
+    assert dict(order(find_front(trials, LOSS_SIZE, BASELINE)))["small"] == small
