@@ -224,6 +224,9 @@ class Photos(CalibrationDataReader):
 
 def predicted(record: StudyRecord) -> str:
     """Return the range of predicted over measured divergence, of what was predicted."""
+    if any("kl" not in each.details for each in record.scores):
+        # Other sensitivities' costs are no divergences.
+        return ""
     costs = {each.layer.name: each.costs for each in record.scores}
     quotients = [
         sum(costs[layer][precision] for layer, precision in trial.candidate.precisions)

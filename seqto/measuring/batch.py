@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 
 from seqto.errors import MetricError, reason
+from seqto.freeing import give_back
 from seqto.graph.segments import same_computation
 from seqto.graph.unpacking import has_coded_weights, unpacked
 from seqto.measuring.evaluate import measure, undone
@@ -145,6 +146,7 @@ class _Runs:
                     self.contest.add(model.size, losses)
         self.contest = measured
         self.shared = lambda model, watch: None
+        give_back()
 
     def measured(self, candidate: Candidate, model: Model, device: Device) -> Measurement:
         """Return what this candidate scores; raise Dominated once it cannot be on the front."""
