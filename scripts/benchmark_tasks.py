@@ -71,7 +71,6 @@ TASKS: Mapping[str, Task] = {
 }
 
 QUANTIZATIONS = ("static", "weight_only")
-PRECISIONS = ("int4", "int8", "float16", "float32")
 CALIBRATED, EVALUATED, FRESH = 16, 32, 32
 REPEATS = 20
 
@@ -307,7 +306,6 @@ def front(subject: Subject, quantization: str) -> list[Row]:
             str(subject.path),
             {name: each[:count] for name, each in case.inputs(count).items()},
             quantization=quantization,
-            precisions=PRECISIONS,
             evaluations=8,
             calibration_size=CALIBRATED,
             evaluation_size=EVALUATED,
