@@ -1,6 +1,5 @@
 """What figures mean in words, and which of them can be told apart."""
 
-import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -87,17 +86,26 @@ def interval(of: Figure, metrics: Metrics) -> str:
 
 
 def losses_alike(front: Front) -> str:
-    """Name the recommended trials whose losses are too close to tell apart on these samples."""
+    """Name the recommended trials whose losses are too close to tell apart on these samples.
+
+    That the first is like the second, and the second like the third, says nothing of the first and
+    the third: each group that is named has only such that are all alike.
+    """
     trials = {each.trial.index: each.trial for each in front.recommended}.values()
     known = [each for each in trials if f"{LOSS}_high" in each.metrics]
     ordered = sorted(known, key=lambda trial: trial.metrics[LOSS])
-    alike = {
-        trial.index
-        for better, worse in itertools.pairwise(ordered)
-        if not _differ(better, worse)
-        for trial in (better, worse)
-    }
-    return " and ".join(f"#{index}" for index in sorted(alike))
+    groups: list[set[int]] = []
+    for at in range(len(ordered)):
+        group = [ordered[at]]
+        for worse in ordered[at + 1 :]:
+            if any(_differ(better, worse) for better in group):
+                break
+            group.append(worse)
+        found = {each.index for each in group}
+        if len(found) > 1 and not any(found <= each for each in groups):
+            groups.append(found)
+    named = sorted(" and ".join(f"#{index}" for index in sorted(each)) for each in groups)
+    return ", or of ".join(named) + ("," if len(named) > 1 else "")
 
 
 def _differ(better: Trial, worse: Trial) -> bool:

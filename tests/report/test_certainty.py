@@ -53,6 +53,17 @@ def test_it_says_the_interval_and_what_cannot_be_told_apart() -> None:
     assert sure["to know more"] == "dataset.evaluation_size=800 would halve the interval"
 
 
+def test_what_is_like_its_neighbours_is_not_like_all() -> None:
+    # Of 200 samples 10, 5 and none are lost: 5 may be chance, 10 are not.
+    sizes = {0.05: 0.1, 0.025: 0.2, 0.0: 0.4}
+    trials = [measured(at, *each, 10) for at, each in enumerate(sizes.items())]
+    record, front = recorded(*trials)
+    assert [each.trial.index for each in front.recommended] == [1, 2, 0]
+    assert certainty(record, front)["how sure"].endswith(
+        "to tell the losses of #0 and #1, or of #1 and #2, apart (paired test)"
+    )
+
+
 def test_a_narrow_interval_needs_no_more_samples() -> None:
     narrow = measured(0, 0.0, 0.2, 10)
     narrow = replace(narrow, metrics={**narrow.metrics, "accuracy_loss_high": 0.004})
