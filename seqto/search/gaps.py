@@ -103,7 +103,7 @@ class Gaps:
         return min(self._losses[smaller], _HOPELESS) / max(low, _HARDLY_ANY)
 
     def _length(self, smaller: Candidate, larger: Candidate | None) -> float:
-        """Return how long the gap is: the mean of its shares of what losses and sizes may differ.
+        """Return how long the gap is: by how much losses and sizes differ, each as a share.
 
         Sizes are known, while losses are guessed from a few samples.
         """
