@@ -15,6 +15,7 @@ from seqto.measuring.provenance import (
 )
 from seqto.measuring.record import Assignment
 from seqto.measuring.screen import Screen
+from seqto.pareto.front import comparable, non_dominated
 from seqto.phases import say
 from seqto.protocols import SeveralSchemes, TrialLog
 from seqto.search.walk import Walk, complete
@@ -25,7 +26,7 @@ from seqto.study.plan import Study
 from seqto.study.race import Race
 from seqto.study.schemes import as_table, compare_schemes
 from seqto.study.settings import StudySettings
-from seqto.study.shortlist import screened_objectives, shortlist, smoothed, spread
+from seqto.study.shortlist import SCREENED, screened_objectives, shortlist, smoothed, spread
 from seqto.types import (
     FLOAT32,
     INT8,
@@ -41,6 +42,9 @@ from seqto.types import (
 
 _PLAIN = len((INT8, FLOAT32))
 """How many precisions there are to choose from without any that is smaller than int8."""
+
+_CHANCE = 0.5
+"""Losses that differ by fewer samples are alike."""
 
 RANGES = "ranges.json"
 """The study's document of calibrated ranges, so that jobs on other machines need not calibrate."""
@@ -145,17 +149,18 @@ def _search_once(
         if learned:
             return True
     if screen is not None and isinstance(search, Race):
-        _log_dropped(study, run, screen, search)
+        _log_evaluated(study, run, screen, search)
     return False
 
 
-def _log_dropped(study: Study, run: str, screen: Screen, race: Race) -> None:
-    """Record which of the shortlisted candidates were not evaluated, if any."""
+def _log_evaluated(study: Study, run: str, screen: Screen, race: Race) -> None:
+    """Record what was evaluated, if it is not what was listed at first."""
     if race.dropped:
         _log.info(
             "%d shortlisted candidates were not evaluated: a smaller one loses nothing.",
             len(race.dropped),
         )
+    if race.dropped or race.added:
         study.tracker.log_table(run, SCREENING, screen.table(race.evaluated))
 
 
@@ -201,12 +206,14 @@ def _search(
 
 
 def _race(study: Study, listed: Sequence[Candidate], screen: Screen) -> Race:
-    """Return the shortlist; if loss and size are all that counts, larger ones may be dropped."""
-    settings = study.settings
-    if not settings.only_loss_and_size:
+    """Return the shortlist; if loss and size are all that counts, others may take their places."""
+    if not study.settings.only_loss_and_size:
         return Race(listed)
-    sizes = {each: trial.metrics.get("size_bytes", 0.0) for each, trial in screen.trials.items()}
-    return Race(listed, sizes)
+    measured = [each for each in comparable(screen.trials.values()) if not each.candidate.is_float]
+    sizes = {each.candidate: each.metrics["size_bytes"] for each in measured}
+    front = non_dominated(measured, SCREENED) if measured else []
+    spare = [each.candidate for each in front if each.candidate not in listed]
+    return Race(listed, sizes, spare, least=_CHANCE / len(study.subject.samples))
 
 
 def _fully_quantized(study: Study, rankings: Rankings, limits: DeviceLimits) -> list[Candidate]:
