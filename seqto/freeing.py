@@ -10,6 +10,12 @@ from typing import Any
 
 import numpy as np
 
+_MMAP_THRESHOLD = -3
+"""What glibc calls the parameter."""
+
+_LARGE_BYTES = 2**22
+"""Blocks of a few megabytes are used again and again: getting them anew takes time."""
+
 
 def give_back() -> bool:
     """Return freed memory to the system; tell whether that could be done."""
@@ -18,6 +24,15 @@ def give_back() -> bool:
         ctypes.CDLL(None).malloc_trim(0)
         return True
     return False
+
+
+def give_back_large() -> None:
+    """Have glibc return each large block as soon as it is freed, from now on in this process.
+
+    Otherwise it keeps more of them the larger the blocks are that were freed before.
+    """
+    with contextlib.suppress(OSError, AttributeError, TypeError):
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
 
 
 def let_go(array: np.ndarray) -> None:

@@ -1,6 +1,7 @@
 """Memory that goes back to the system."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -113,3 +114,29 @@ def test_freed_memory_goes_back() -> None:
     if not give_back():
         pytest.skip("this system has no malloc_trim")
     assert before - held() > 50_000 and last.sum() == 2**12
+
+
+KEPT = """
+import sys
+import numpy as np
+from seqto.freeing import give_back_large
+if sys.argv[1] == "now":
+    give_back_large()
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096
+np.ones(3 * 2**20)  # Its end teaches glibc to keep blocks of this size.
+first, behind = np.ones(2**21), np.ones(2**21)
+before = resident()
+del first
+print(before - resident())
+"""
+
+
+@pytest.mark.skipif(not give_back(), reason="not with glibc")
+def test_large_blocks_go_back_as_soon_as_they_are_freed() -> None:
+    def freed(when: str) -> int:
+        command = [sys.executable, "-c", KEPT, when]
+        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    assert freed("never") < 2**20
+    assert freed("now") >= 2**24

@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from seqto.freeing import give_back
+from seqto.freeing import give_back, give_back_large
 from seqto.measuring.batch import Attempt, attempts
 from seqto.measuring.evaluate import load_in_turns
 from seqto.measuring.parts import Parts
@@ -259,6 +259,7 @@ def _begin(
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     # Looking for garbage would write to everything inherited, and so copy it.
     gc.freeze()
+    give_back_large()
     load_in_turns(lock)
     _Job.parts, _Job.subject = parts, subject or prepare_subject(parts, workspace)
 
