@@ -31,8 +31,8 @@ class Race(Planned):
     also of `spare` candidates; those without one are always evaluated. Of those that are asked for
     at a time, none is dropped: they run side by side.
 
-    Each one that was dropped, or stopped while it ran, makes room for a spare candidate, where the
-    front has its widest gap. A loss that differs by less than `least` does not make a gap wider.
+    Each of them that was dropped, or stopped while it ran, makes room for a spare candidate, where
+    the front has its widest gap. A loss that differs by less than `least` does not make a gap wider.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Race(Planned):
     def tell(self, trial: Trial) -> None:
         """Drop the candidates that this one dominates."""
         self._told[trial.candidate] = trial
-        self._room += trial.state is TrialState.STOPPED
+        self._room += trial.state is TrialState.STOPPED and trial.candidate in self._listed
         if trial.state is not TrialState.COMPLETE or trial.metrics["accuracy_loss"] > 0:
             return
         limit = _SURELY * trial.metrics["size_bytes"]

@@ -69,7 +69,8 @@ def test_what_was_stopped_makes_room_in_the_middle_of_the_widest_gap() -> None:
     told(race, LISTED[1], 0.01)
     assert race.ask(8) == [FINE[2]]
     assert race.evaluated == [*LISTED, stopped, FINE[2]] and race.added == (FINE[2],)
-    told(race, FINE[2], 0.02)
+    # Who takes a place and is stopped leaves none.
+    told(race, FINE[2], None)
     assert race.ask(8) == [] and race.remaining() == 0
 
 
