@@ -15,6 +15,7 @@ from seqto.graph.coding import LowBits, Stream, encode
 from seqto.graph.decoders import DOMAIN, SHIFTS, functions, of_length
 from seqto.graph.grids import OCTAVES, Grid
 from seqto.graph.nodes import tensor_names
+from seqto.graph.short_names import short_names
 from seqto.graph.stream_groups import grouped
 
 _UNPACKED = {1: "one", 2: "two", 4: "four"}
@@ -85,7 +86,7 @@ class _Coding:
         self.tensors: list[onnx.TensorProto] = []
         self.nodes: list[onnx.NodeProto] = []
         self.shapes: list[onnx.ValueInfoProto] = []
-        self._names = (name for name in _short_names() if name not in taken)
+        self._names = (name for name in short_names() if name not in taken)
         self._tables: dict[str, str] = {}
         self._scales = ""
 
@@ -218,10 +219,3 @@ class _Coding:
         names = [next(self._names) for _ in range(outputs)]
         self.nodes.append(helper.make_node(op_type, inputs, names, domain=domain))
         return names
-
-
-def _short_names() -> Iterator[str]:
-    number = 0
-    while True:
-        yield f"c{number:x}"
-        number += 1

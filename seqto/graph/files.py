@@ -17,6 +17,7 @@ from onnx.external_data_helper import (
 )
 
 from seqto.graph.decoders import DOMAIN
+from seqto.graph.short_names import shorten_names
 from seqto.types import Model
 from seqto.types.storage import copy_fields, is_large, stored_bytes
 from seqto.workspace import written_whole
@@ -81,6 +82,7 @@ def compact(proto: onnx.ModelProto, *, brief: bool = False) -> onnx.ModelProto:
 
     That is the shapes of its activations, which can be a tenth of a small file, and memory, unless
     the model is of use only briefly. Shapes that functions of the model need to be folded stay.
+    Models with coded weights, which are to be small above all, have short names inside.
     """
     made = {name for node in proto.graph.node if node.domain == DOMAIN for name in node.output}
     kept = [each for each in proto.graph.value_info if each.name in made]
@@ -88,6 +90,8 @@ def compact(proto: onnx.ModelProto, *, brief: bool = False) -> onnx.ModelProto:
     proto.graph.value_info.extend(kept)
     if brief:
         return proto
+    if made:
+        shorten_names(proto.graph)
     # A protobuf message keeps the memory of what was deleted from it: here, the float weights.
     copy = onnx.ModelProto()
     copy.CopyFrom(proto)

@@ -44,7 +44,9 @@ def reads(node: onnx.NodeProto) -> Iterator[str]:
 def tensor_names(graph: onnx.GraphProto) -> set[str]:
     """Return the names of all tensors of the graph and of the graphs inside it."""
     names = {name for node in all_nodes(graph) for name in (*node.input, *node.output)}
-    return names.union(each.name for each in (*graph.input, *graph.output, *graph.initializer))
+    # A tensor that is gone may still have a shape, which another one of its name must not get.
+    values = (*graph.input, *graph.output, *graph.initializer, *graph.value_info)
+    return names.union(each.name for each in values)
 
 
 def replace_nodes(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> None:

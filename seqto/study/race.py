@@ -32,7 +32,7 @@ class Race(Planned):
     at a time, none is dropped: they run side by side.
 
     Each of them that was dropped, or stopped while it ran, makes room for a spare candidate, where
-    the front has its widest gap. A loss that differs by less than `least` does not make a gap wider.
+    the front has its widest gap. Losses that differ by less than `least` do not make a gap wider.
     """
 
     def __init__(
