@@ -9,6 +9,7 @@ from seqto.figures.formats import (
     in_short_percent,
     is_known,
 )
+from seqto.figures.losses import PER_ROOT, RUINED, WORKS, usual_loss
 from seqto.figures.table import (
     CONVERSIONS,
     EXPECTED,
@@ -34,7 +35,10 @@ __all__ = [
     "CONVERSIONS",
     "EXPECTED",
     "LOSS",
+    "PER_ROOT",
     "PREDICTED",
+    "RUINED",
+    "WORKS",
     "Figure",
     "Limit",
     "Metrics",
@@ -54,6 +58,7 @@ __all__ = [
     "objectives",
     "share",
     "told",
+    "usual_loss",
     "viewed",
     "whole",
 ]

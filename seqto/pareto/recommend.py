@@ -5,7 +5,7 @@ from typing import Final, Literal
 
 import numpy as np
 
-from seqto.figures import LOSS, figure
+from seqto.figures import LOSS, WORKS, figure
 from seqto.metrics.intervals import can_be_told_apart
 from seqto.metrics.speeds import is_faster
 from seqto.types import RECOMMEND, Recommendation, StudyRecord, Trial
@@ -19,9 +19,6 @@ PAPER: Final = "paper"
 BALANCED = "balanced"
 
 _LATENCY = "latency_ms"
-
-WORKS = 0.1
-"""A candidate that loses more than this share is not recommended while others lose less."""
 
 _AS_CHEAP = 1.02
 """What costs at most so many times the least is as cheap: for less than this, nobody wants to lose

@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 
-from seqto.figures import CONVERSIONS, LOSS, PREDICTED, figure, in_short_percent, is_known
+from seqto.figures import CONVERSIONS, LOSS, PREDICTED, WORKS, figure, in_short_percent, is_known
 from seqto.metrics.speeds import apart, is_faster
 from seqto.pareto.front import comparable
 from seqto.pareto.lost import lost_in_words
-from seqto.pareto.recommend import WORKS
 from seqto.report.wording import in_words, interval, losses_alike
 from seqto.types import CODED, INT4, INT8, SAMPLES, Front, StudyRecord, Trial, family
 

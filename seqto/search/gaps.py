@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from seqto.figures import EXPECTED
+from seqto.figures import EXPECTED, RUINED, usual_loss
 from seqto.search.options import Menu
 from seqto.types import Candidate, Trial, TrialState
 
@@ -29,11 +29,8 @@ _MOST = 5
 _LIGHT = 0.05
 """Which share of the bytes the layers hold at most that choices may begin with alike."""
 
-_HOPELESS, _HARDLY_ANY = 0.15, 0.003
-"""The likely losses between which gaps are of interest."""
-
-_USUAL = 0.2
-"""The loss of a classifier, as a multiple of the square root of its divergence."""
+_HARDLY_ANY = 0.003
+"""Gaps between smaller losses are of no interest."""
 
 Solve = Callable[[float, list[int]], list[int]]
 """Returns the best choice within so many bytes, given one that fits."""
@@ -60,7 +57,7 @@ class Gaps:
         self._told.add(trial.candidate)
         known = trial.state is TrialState.COMPLETE and "divergence" in trial.metrics
         if known and not trial.candidate.is_float:
-            usual = _USUAL * math.sqrt(trial.metrics["divergence"])
+            usual = usual_loss(trial.metrics["divergence"])
             self._losses[trial.candidate] = trial.metrics.get(EXPECTED, usual)
 
     def next(self) -> Candidate | None:
@@ -100,7 +97,7 @@ class Gaps:
     def _fall(self, smaller: Candidate, larger: Candidate | None) -> float:
         """Return how many times the loss falls, as far as that is of interest."""
         low = self._losses[larger] if larger else 0.0
-        return min(self._losses[smaller], _HOPELESS) / max(low, _HARDLY_ANY)
+        return min(self._losses[smaller], RUINED) / max(low, _HARDLY_ANY)
 
     def _length(self, smaller: Candidate, larger: Candidate | None) -> float:
         """Return how long the gap is: by how much losses and sizes differ, each as a share.
@@ -110,7 +107,7 @@ class Gaps:
         known = [self._log_size(each) for each in self._losses]
         furthest = math.log(_FURTHER)
         grown = self._log_size(larger) - self._log_size(smaller) if larger else furthest
-        fallen = math.log(self._fall(smaller, larger)) / math.log(_HOPELESS / _HARDLY_ANY)
+        fallen = math.log(self._fall(smaller, larger)) / math.log(RUINED / _HARDLY_ANY)
         return fallen + grown / max(max(known) - min(known), furthest)
 
     def _log_size(self, candidate: Candidate) -> float:

@@ -4,8 +4,8 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
+from seqto.figures import RUINED
 from seqto.pareto.front import non_dominated
-from seqto.pareto.recommend import WORKS
 from seqto.search.planned import Planned
 from seqto.types import Candidate, Trial, TrialState
 
@@ -14,9 +14,6 @@ _SURELY = 1.05
 
 _APART = 1.03
 """How many times the size of the next smaller one a candidate has that is worth an evaluation."""
-
-_RUINED = 1.5 * WORKS
-"""Losses above this are all alike: nobody wants any of them."""
 
 _TINY = 1e-6
 """Losses below this are as good as none."""
@@ -96,7 +93,7 @@ class Race(Planned):
 
     def _area(self, smaller: Trial, larger: Trial) -> float:
         """Return how much two neighbours leave open: by what both loss and size differ."""
-        losses = (min(each.metrics["accuracy_loss"], _RUINED) for each in (smaller, larger))
+        losses = (min(each.metrics["accuracy_loss"], RUINED) for each in (smaller, larger))
         high, low = (math.log(max(each, self._least)) for each in losses)
         grown = larger.metrics["size_bytes"] / smaller.metrics["size_bytes"]
         return (high - low) * math.log(grown)

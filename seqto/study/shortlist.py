@@ -1,14 +1,13 @@
 """Which of the screened candidates are evaluated in full."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from seqto.figures import EXPECTED, PREDICTED
+from seqto.figures import EXPECTED, PER_ROOT, PREDICTED, RUINED, usual_loss
 from seqto.pareto.front import comparable, non_dominated
-from seqto.pareto.recommend import WORKS
 from seqto.types import Candidate, Goal, Trial
 
 SCREENED = ("divergence", "size_bytes")
@@ -17,17 +16,11 @@ SCREENED = ("divergence", "size_bytes")
 Choose = Callable[[Sequence[Trial], int], list[Trial]]
 """Chooses this many of the screened trials for the full evaluation."""
 
-_RUINS = 1.5 * WORKS
-"""Models that lose more are not worth an evaluation."""
-
 _FEWEST, _NONE = 1.5, 0.75
 """The fewest changed samples that are worth an evaluation, and how many are as good as none."""
 
 _TINY = 1e-6
 """Losses below this are as good as none."""
-
-_USUAL = 0.2
-"""The loss of a classifier, as a multiple of the square root of its divergence."""
 
 _CHANCE = math.log(1.5)
 """The logarithm of how many times too high or too low a loss may be that few samples tell."""
@@ -74,31 +67,62 @@ def spread(
     front = non_dominated(trials, objectives)
     likely = dict(zip(map(id, trials), _likely_losses(trials), strict=True))
     logs = np.log([max(likely[id(trial)], _TINY) for trial in front])
-    costs = np.log([max(trial.metrics[objectives[1]], _TINY) for trial in front])
-    has_one_cost = len(objectives) == len(SCREENED)
-    if has_one_cost:
-        logs = _calmed(logs, costs)
-    wanted = np.log([_RUINS, _FEWEST / samples, _NONE / samples])
-    high, low, least = np.clip(wanted, logs.min(), logs.max())
-    chosen: set[int] = set()
-    worth = set(range(len(front)))
-    if not has_one_cost:
-        chosen = _cheapest(front, objectives, logs <= high + 1e-9)
-    elif all(EXPECTED in trial.metrics for trial in front):
-        # The best of those that do not work, and the smallest of those that change nothing.
+    if len(objectives) == len(SCREENED):
+        costs = np.log([max(trial.metrics[objectives[1]], _TINY) for trial in front])
+        foreseen = all(EXPECTED in trial.metrics for trial in front)
+        chosen = _by_loss_and_cost(_calmed(logs, costs), costs, count, samples, foreseen)
+    else:
+        chosen = _by_loss(logs, front, count, samples, objectives)
+    return [front[at] for at in sorted(chosen)]
+
+
+def _by_loss_and_cost(
+    logs: np.ndarray, costs: np.ndarray, count: int, samples: int, foreseen: bool
+) -> set[int]:
+    """Return the places of what is spread by losses and one cost.
+
+    If losses are `foreseen`, only the best of those that do not work and the smallest of those that
+    change nothing are worth a place beyond the ends.
+    """
+    high, low, least = _ends(logs, samples)
+    worth = set(range(len(logs)))
+    if foreseen:
         most = min((each for each in logs if each >= high), default=high)
         least = max((each for each in logs if each <= least), default=least)
         worth = set(np.flatnonzero((logs >= least) & (logs <= most)).tolist())
-    ways = _way(logs, high, low)
-    if has_one_cost:
-        ends = (costs[np.abs(logs - end).argmin()] for end in (high, low))
-        ways = (ways + _way(costs, *ends)) / 2
-    for target in np.linspace(0, 1, max(count - len(chosen), 0)):
-        left = sorted(worth - chosen)
+    first, last = (costs[np.abs(logs - end).argmin()] for end in (high, low))
+    ways = (_way(logs, high, low) + _way(costs, first, last)) / 2
+    return _evenly(ways, count, worth)
+
+
+def _by_loss(
+    logs: np.ndarray,
+    front: Sequence[Trial],
+    count: int,
+    samples: int,
+    objectives: Sequence[str],
+) -> set[int]:
+    """Return the places of what is spread by losses, besides those cheapest in each cost."""
+    high, low, _ = _ends(logs, samples)
+    cheapest = _cheapest(front, objectives, logs <= high + 1e-9)
+    others = set(range(len(logs))) - cheapest
+    return cheapest | _evenly(_way(logs, high, low), count - len(cheapest), others)
+
+
+def _ends(logs: np.ndarray, samples: int) -> np.ndarray:
+    """Return the logarithms of the losses from and to which is spread, and of next to none."""
+    wanted = np.log([RUINED, _FEWEST / samples, _NONE / samples])
+    return np.asarray(np.clip(wanted, logs.min(), logs.max()))
+
+
+def _evenly(ways: np.ndarray, count: int, among: Collection[int]) -> set[int]:
+    """Return the places nearest to so many even steps of the way, from 0 to 1."""
+    chosen: set[int] = set()
+    for target in np.linspace(0, 1, max(count, 0)):
+        left = sorted({*among} - chosen)
         if left:
-            distances = np.abs(ways[left] - target)
-            chosen.add(left[int(distances.argmin())])
-    return [front[at] for at in sorted(chosen)]
+            chosen.add(left[int(np.abs(ways[left] - target).argmin())])
+    return chosen
 
 
 def _calmed(logs: np.ndarray, costs: np.ndarray) -> np.ndarray:
@@ -146,8 +170,7 @@ def _likely_losses(trials: Sequence[Trial]) -> list[float]:
     If the task cannot tell, it goes with the square root of the harm as it does for all together.
     """
     rate = _loss_per_root(trials)
-    roots = [math.sqrt(max(each.metrics["divergence"], 0.0)) for each in trials]
-    usual = [min(rate * root, 1.0) for root in roots]
+    usual = [usual_loss(each.metrics["divergence"], rate) for each in trials]
     return [each.metrics.get(EXPECTED, loss) for each, loss in zip(trials, usual, strict=True)]
 
 
@@ -155,4 +178,4 @@ def _loss_per_root(trials: Sequence[Trial]) -> float:
     """Return the loss as a multiple of the square root of the harm, as far as the screen tells."""
     roots = sum(math.sqrt(max(each.metrics["divergence"], 0)) for each in trials)
     losses = sum(each.metrics.get("disagreement", 0.0) for each in trials)
-    return float(losses / roots) if losses > 0 and roots > 0 else _USUAL
+    return float(losses / roots) if losses > 0 and roots > 0 else PER_ROOT
