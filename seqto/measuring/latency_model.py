@@ -19,7 +19,7 @@ from seqto.measuring.parts import Parts
 from seqto.measuring.subject import Subject
 from seqto.measuring.turns import time_in_turns
 from seqto.phases import say
-from seqto.protocols import Device, Previews, Profiles
+from seqto.protocols import Device, Profiles, previewed
 from seqto.search.walk import complete
 from seqto.types import (
     FLOAT32,
@@ -108,9 +108,7 @@ class _Builder:
     def model(self, candidate: Candidate) -> Model:
         """Return a model that is as fast as the candidate's."""
         quantizer, subject = self._parts.quantizer, self._subject
-        if isinstance(quantizer, Previews):
-            return quantizer.preview(subject.model, subject.ranges, candidate)
-        return quantizer.quantize(subject.model, subject.ranges, candidate)
+        return previewed(quantizer, subject.model, subject.ranges, candidate)
 
     def profiled(self) -> dict[str, _Profiled]:
         """Return profiles by family of precisions, float32 first, of those that run differently."""

@@ -31,7 +31,7 @@ from seqto.protocols.devices import (
     TakesTurns,
 )
 from seqto.protocols.metrics import JudgesAlone, Metric
-from seqto.protocols.quantizers import Learns, Previews, Quantizer, SeveralSchemes
+from seqto.protocols.quantizers import Learns, Previews, Quantizer, SeveralSchemes, previewed
 from seqto.protocols.searches import Search, SearchesLatency
 from seqto.protocols.sensitivities import PredictsPrecisions, Sensitivity
 from seqto.protocols.sources import Fetched, ModelSource
@@ -87,4 +87,5 @@ __all__ = [
     "Task",
     "Tracker",
     "TrialLog",
+    "previewed",
 ]

@@ -75,9 +75,16 @@ class Previews(Protocol):
     def preview(self, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
         """Return a model with the same outputs as that of `quantize`, bit for bit.
 
-        It is cheaper to make and to load; its size means nothing.
+        It is cheaper to make and to load; its size means nothing. Tensors that the float model has
+        as well have the same names.
         """
         ...
+
+
+def previewed(quantizer: Quantizer, model: Model, ranges: Ranges, candidate: Candidate) -> Model:
+    """Return the candidate's preview; its model if the quantizer makes no previews."""
+    make = quantizer.preview if isinstance(quantizer, Previews) else quantizer.quantize
+    return make(model, ranges, candidate)
 
 
 @runtime_checkable

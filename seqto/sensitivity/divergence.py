@@ -12,7 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from seqto.errors import DeviceError
 from seqto.phases import counted
-from seqto.protocols import Harm, Previews, Quantizer, Task
+from seqto.protocols import Harm, Quantizer, Task, previewed
 from seqto.sensitivity.float_prefixes import SharedPrefixes
 from seqto.sensitivity.ranking import per_saved_byte, ranked, shares
 from seqto.sensitivity.stability import FIRST_HALF, SECOND_HALF
@@ -87,7 +87,6 @@ class DivergenceSensitivity:
     ) -> tuple[LayerScore, ...]:
         """Return the layers' scores, the most sensitive layer first."""
         asked = asked_of(quantizer, self.precisions)
-        shown = quantizer.preview if isinstance(quantizer, Previews) else quantizer.quantize
         runs = SharedPrefixes(model, samples, self.samples, observed)
         reference = list(runs.reference())
         harm = task.harm(_outputs(reference))
@@ -99,7 +98,7 @@ class DivergenceSensitivity:
 
         def outputs(layer: Layer, precision: str, after: int = 0) -> Iterator[Entry]:
             alone = _alone(layer, precision, layers)
-            return runs.outputs(shown(model, ranges, alone), after)
+            return runs.outputs(previewed(quantizer, model, ranges, alone), after)
 
         light = _LIGHT * np.mean([layer.weight_bytes for layer in layers])
         for layer in counted("ranking layers", layers):

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
-from seqto.protocols import Quantizer, Task
+from seqto.protocols import Quantizer, Task, previewed
 from seqto.sensitivity.noise import Noise, together
 from seqto.sensitivity.own_noise import own_noises
 from seqto.sensitivity.places import InnerTensors, places_of
@@ -65,7 +65,7 @@ class LocalSensitivity:
     ) -> tuple[LayerScore, ...]:
         """Return the layers' scores, the most sensitive layer first."""
         full = Candidate.of({layer.name: INT8 for layer in layers})
-        quantized = quantizer.quantize(model, ranges, full)
+        quantized = previewed(quantizer, model, ranges, full)
         first, second = _measure(model, quantized, layers, samples, self.samples)
         found = {name: first[name].with_more(second[name]) for name in first}
         scores, normalised, deltas = self._scores(layers, found), _normalised(found), _deltas(found)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from seqto.graph.inner import with_inputs
-from seqto.protocols import Quantizer
+from seqto.protocols import Quantizer, previewed
 from seqto.sensitivity.noise import Noise
 from seqto.sensitivity.places import InnerTensors, places_of
 from seqto.types import Candidate, Layer, Model, Ranges, Samples
@@ -26,7 +26,7 @@ def own_noises(
 ) -> dict[str, Noise]:
     """Return the noise of each layer in this precision over the first `count` samples."""
     every = Candidate.of({layer.name: precision for layer in layers})
-    quantized = quantizer.quantize(model, ranges, every)
+    quantized = previewed(quantizer, model, ranges, every)
     places = places_of(model, quantized, layers)
     given = {each.given.floating for each in places.values()}
     wanted = InnerTensors(model, given | {each.made.floating for each in places.values()})

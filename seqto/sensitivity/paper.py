@@ -15,7 +15,7 @@ from seqto.graph.clamps import FREE, bounds_behind
 from seqto.graph.inner import dequantized, first_output
 from seqto.graph.layers import weight_layers
 from seqto.graph.links import Links
-from seqto.protocols import Quantizer, Task
+from seqto.protocols import Quantizer, Task, previewed
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.sensitivity.noise import Noise, together
@@ -70,7 +70,7 @@ class PaperSensitivity:
             quantizer = _static_twin(model, layers, quantizer)
             ranges = quantizer.calibrate(model, samples)
         full = Candidate.excluding([layer.name for layer in layers], [])
-        quantized = quantizer.quantize(model, ranges, full)
+        quantized = previewed(quantizer, model, ranges, full)
         tensors = _matching(model, quantized, layers, clamped=not self.published)
         first, second = _measure(model, quantized, tensors, samples, self.samples)
         noises = {name: first[name].with_more(second[name]) for name in first}

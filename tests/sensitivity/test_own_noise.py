@@ -9,7 +9,7 @@ from suite_sensitivities import scores_of
 
 from seqto.graph.inner import with_outputs
 from seqto.graph.prepare import prepare
-from seqto.protocols import Quantizer
+from seqto.protocols import Quantizer, previewed
 from seqto.quantizers.dynamic import DynamicQuantizer
 from seqto.quantizers.static import StaticQuantizer
 from seqto.quantizers.weight_only import WeightOnlyQuantizer
@@ -32,7 +32,7 @@ def alone(prepared: Prepared, layer: str, precision: str, output: str) -> Noise:
     """Return the noise of a tensor in the model in which only this layer is quantized."""
     others = {each.name: FLOAT32 for each in prepared.layers}
     candidate = Candidate.of(others | {layer: precision})
-    model = prepared.quantizer.quantize(prepared.model, prepared.ranges, candidate)
+    model = previewed(prepared.quantizer, prepared.model, prepared.ranges, candidate)
     wanted, found = (
         run(with_outputs(each, [output]), prepared.inputs)[-1] for each in (prepared.model, model)
     )
@@ -41,7 +41,7 @@ def alone(prepared: Prepared, layer: str, precision: str, output: str) -> Noise:
     return noise
 
 
-@pytest.mark.parametrize("precision", ["int4", "float16", "int8"])
+@pytest.mark.parametrize("precision", ["coded_0.35", "int4", "float16", "int8"])
 def test_noise_is_that_of_the_layer_alone(precision: str) -> None:
     # Where activations stay in float, the layer alone does to its output just this.
     prepared = prepared_residual(WeightOnlyQuantizer())
