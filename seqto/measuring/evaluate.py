@@ -2,8 +2,6 @@
 
 import logging
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +12,7 @@ from seqto.graph.quantized import QUANTIZING, operations
 from seqto.graph.unpacking import has_coded_weights
 from seqto.measuring.float_share import FLOAT_SHARE, float_share
 from seqto.measuring.loss import losses_of
+from seqto.measuring.one_at_a_time import one_at_a_time
 from seqto.measuring.outputs import run_all
 from seqto.measuring.stopping import Watch
 from seqto.measuring.subject import Subject
@@ -23,20 +22,6 @@ from seqto.protocols import Device, MeasuresLoading, Program
 from seqto.types import INT8, INT16, Candidate, Estimate, Latency, Measurement, Model, Outputs
 
 _log = logging.getLogger(__name__)
-
-
-class _Turns:
-    """What a process has to hold while it loads a model."""
-
-    lock: AbstractContextManager[Any] = nullcontext()
-
-
-def load_in_turns(lock: AbstractContextManager[Any]) -> None:
-    """Let this process load models only while it holds the lock.
-
-    Decoding coded weights is when processes take most memory.
-    """
-    _Turns.lock = lock
 
 
 def measure(
@@ -142,7 +127,7 @@ def _loaded(model: Model, device: Device) -> tuple[Program, dict[str, float]]:
     """Return the model on the device, and the figures of loading it that the device can tell."""
     if not isinstance(device, MeasuresLoading):
         return device.load(model), {}
-    with _Turns.lock:
+    with one_at_a_time():
         program, loading = device.load_measured(model)
     if loading is None:
         return program, {}

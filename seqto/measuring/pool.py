@@ -20,7 +20,7 @@ from typing import Any
 
 from seqto.freeing import give_back, give_back_large
 from seqto.measuring.batch import Attempt, attempts
-from seqto.measuring.evaluate import load_in_turns
+from seqto.measuring.one_at_a_time import share
 from seqto.measuring.parts import Parts
 from seqto.measuring.provenance import machine_of
 from seqto.measuring.record import Assignment, Recorder, yardstick_of
@@ -260,7 +260,7 @@ def _begin(
     # Looking for garbage would write to everything inherited, and so copy it.
     gc.freeze()
     give_back_large()
-    load_in_turns(lock)
+    share(lock)
     _Job.parts, _Job.subject = parts, subject or prepare_subject(parts, workspace)
 
 
