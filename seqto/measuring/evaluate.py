@@ -44,12 +44,10 @@ def measure(
             outputs = run_all(
                 program, model, subject.samples, subject.batch, subject.observed, watch=watch
             )
-        timed = time_beside(program, model, subject.model, subject.example, device)
+        with one_at_a_time():
+            timed = time_beside(program, model, subject.model, subject.example, device)
     finally:
         program.close()
-        if has_coded_weights(model.proto):
-            # What they took to decode would stay with the process.
-            give_back()
     if timed.standard_ms is None:
         timed = time_after(timed.latency, subject.model, subject.example, device)
     _require_ranks(outputs, subject.reference)
@@ -129,6 +127,9 @@ def _loaded(model: Model, device: Device) -> tuple[Program, dict[str, float]]:
         return device.load(model), {}
     with one_at_a_time():
         program, loading = device.load_measured(model)
+        if has_coded_weights(model.proto):
+            # What they took to decode would stay with the process.
+            give_back()
     if loading is None:
         return program, {}
     memory = {} if loading.peak_bytes is None else {"load_peak_bytes": loading.peak_bytes}

@@ -1,4 +1,7 @@
-"""What takes most memory is done by one process at a time: coding weights, and decoding them."""
+"""What takes most memory is done by one process at a time: coding weights and loading models.
+
+So is timing, for which two models are loaded.
+"""
 
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any

@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 
 from seqto.errors import NotFiniteError
+from seqto.freeing import give_back
 from seqto.measuring.archive import write_arrays
 from seqto.phases import counted
 from seqto.protocols import Device, Program
@@ -34,9 +35,12 @@ def outputs_of(
     watch: Sees | None = None,
 ) -> Outputs:
     """Return the model's outputs for all samples on the device; `what` is said with their count."""
-    program = device.load(model)
+    program, names = device.load(model), _names(model)
+    # The program has its weights. Where nobody else needs the model, they are held once only.
+    del model
+    give_back()
     try:
-        return run_all(program, model, samples, batch, observed, what, watch)
+        return _run_all(program, names, samples, batch, observed, what, watch)
     finally:
         program.close()
 
@@ -54,7 +58,19 @@ def run_all(
 
     A `watch` sees them as they come, and may raise.
     """
-    entries = _entries(program, model, samples, batch, observed, watch)
+    return _run_all(program, _names(model), samples, batch, observed, what, watch)
+
+
+def _run_all(
+    program: Program,
+    names: Sequence[str],
+    samples: Samples,
+    batch: int,
+    observed: Observed,
+    what: str,
+    watch: Sees | None,
+) -> Outputs:
+    entries = _entries(program, names, samples, batch, observed, watch)
     outputs = together(counted(what, entries, len(samples)) if what else entries, len(samples))
     if names := _not_finite(outputs):
         raise NotFiniteError(
@@ -104,15 +120,18 @@ def _apart(values: np.ndarray, layout: np.ndarray, samples: int) -> tuple[np.nda
     return tuple(part.reshape(shape) for part, shape in zip(parts, shapes, strict=True))
 
 
+def _names(model: Model) -> list[str]:
+    return [each.name for each in model.proto.graph.output]
+
+
 def _entries(
     program: Program,
-    model: Model,
+    names: Sequence[str],
     samples: Samples,
     batch: int,
     observed: Observed,
     watch: Sees | None,
 ) -> Iterator[Entry]:
-    names = [each.name for each in model.proto.graph.output]
     start = 0
     for inputs in samples.batches(batch):
         made: Entry = dict(zip(names, program.run(inputs), strict=True))

@@ -10,6 +10,7 @@ from seqto.errors import DeviceError
 from seqto.freeing import give_back
 from seqto.graph.segments import Cut, clean_cuts, common_nodes, in_order, part
 from seqto.graph.steps import Step
+from seqto.measuring.kept import Kept
 from seqto.measuring.outputs import is_finite, outputs_of
 from seqto.measuring.stopping import Dominated, Watch
 from seqto.protocols import Device
@@ -61,7 +62,7 @@ class SharedRuns:
             common = common_nodes(before, model) if before is not None else 0
             self._routes.append(_Route.of(model, common))
             before = model
-        self._kept: list[_Kept] = []
+        self._kept: list[Kept] = []
         self._last = 0
 
     @property
@@ -82,7 +83,7 @@ class SharedRuns:
             return self._whole(index, watch)
         try:
             outputs = self._in_parts(index, start, cuts, watch)
-        except DeviceError as error:
+        except (DeviceError, OSError) as error:
             _log.info("A candidate runs as a whole because a part of it fails: %s", error)
             # The whole model may still run, or it fails with its own error.
             return self._whole(index, watch)
@@ -95,12 +96,12 @@ class SharedRuns:
         self._kept = [each for each in self._kept if each.cut.position <= common]
         self._last = index
 
-    def _start(self, index: int) -> "_Kept | None":
+    def _start(self, index: int) -> Kept | None:
         """Return the last kept cut from which this model can start."""
         cuts = self._routes[index].layers
         return next((each for each in reversed(self._kept) if each.cut in cuts), None)
 
-    def _plan(self, index: int, start: "_Kept | None") -> list[Cut]:
+    def _plan(self, index: int, start: Kept | None) -> list[Cut]:
         """Return where to cut this model, after its start, for the sake of later models."""
         route = self._routes[index]
         first = start.cut if start else route.first
@@ -132,12 +133,12 @@ class SharedRuns:
         return outputs_of(self._models[index](), *how, watch=watch)
 
     def _in_parts(
-        self, index: int, start: "_Kept | None", cuts: Sequence[Cut], watch: Watch | None
+        self, index: int, start: Kept | None, cuts: Sequence[Cut], watch: Watch | None
     ) -> Outputs:
         """Run the model from this start, keep the activations at the cuts, return its outputs."""
         route, model = self._routes[index], in_order(self._models[index]())
         places = dict.fromkeys([start.cut if start else route.first, *cuts, route.end])
-        new = {cut: _Kept(cut) for cut in cuts}
+        new = {cut: Kept(cut) for cut in cuts}
         with contextlib.ExitStack() as stack:
             steps = []
             for here, there in itertools.pairwise(places):
@@ -156,7 +157,7 @@ class SharedRuns:
     def _run(
         self,
         steps: Sequence[Step],
-        new: dict[Cut, "_Kept"],
+        new: dict[Cut, Kept],
         begun: Iterator[tuple[int, Arrays]],
         watch: Watch | None,
     ) -> "dict[int, Sequence[Entry]] | Dominated":
@@ -193,7 +194,7 @@ class SharedRuns:
         """How many samples a batch has."""
         return self._samples.fixed_batch or self._batch
 
-    def _begun(self, start: "_Kept | None", watch: Watch | None) -> Iterator[tuple[int, Arrays]]:
+    def _begun(self, start: Kept | None, watch: Watch | None) -> Iterator[tuple[int, Arrays]]:
         """Yield the number of each batch with the tensors to start from.
 
         They come in the order of the watch: those that are likely lost come first.
@@ -204,9 +205,9 @@ class SharedRuns:
         if start is None:
             yield from zip(numbers, self._samples.batches(self._batch, numbers), strict=True)
         else:
-            yield from ((number, start.batches[number]) for number in numbers)
+            yield from ((number, start.batch(number)) for number in numbers)
 
-    def _let_go(self, new: dict[Cut, "_Kept"]) -> None:
+    def _let_go(self, new: dict[Cut, Kept]) -> None:
         """Drop the earliest new activations while everything together exceeds the limit."""
         while self.kept_bytes + sum(each.size for each in new.values()) > self._limit:
             del new[next(iter(new))]
@@ -243,17 +244,3 @@ class _Route:
     def worth(self) -> float:
         """The fewest layers that are worth keeping activations for."""
         return max(self.layers[self.end] * _WORTH, 1)
-
-
-class _Kept:
-    """The activations at a cut, by the number of the batch."""
-
-    def __init__(self, cut: Cut) -> None:
-        self.cut = cut
-        self.batches: dict[int, Arrays] = {}
-        self.size = 0
-
-    def add(self, number: int, tensors: Arrays) -> None:
-        """Keep the activations of one more batch."""
-        self.batches[number] = tensors
-        self.size += sum(each.nbytes for each in tensors.values())
