@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from seqto.figures import RUINED
-from seqto.pareto.front import non_dominated
+from seqto.pareto.front import comparable, non_dominated
 from seqto.search.planned import Planned
 from seqto.types import Candidate, Trial, TrialState
 
@@ -75,10 +75,9 @@ class Race(Planned):
 
     def _in_gaps(self) -> Iterator[Candidate]:
         """Yield the spare candidate nearest to the middle of each gap, the widest gap first."""
-        front = sorted(
-            non_dominated([*self._told.values()], _OBJECTIVES) if self._room else [],
-            key=lambda trial: trial.metrics["size_bytes"],
-        )
+        measured = comparable(self._told.values()) if self._room else []
+        members = non_dominated(measured, _OBJECTIVES) if measured else []
+        front = sorted(members, key=lambda trial: trial.metrics["size_bytes"])
         gaps = [(self._area(*gap), gap) for gap in itertools.pairwise(front)]
         for area, (smaller, larger) in sorted(gaps, key=lambda gap: gap[0], reverse=True):
             low, high = (each.metrics["size_bytes"] for each in (smaller, larger))

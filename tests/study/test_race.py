@@ -100,3 +100,11 @@ def test_nothing_is_added(losses: tuple[float | None, ...], least: float) -> Non
     state = TrialState.STOPPED if len(losses) > 2 else TrialState.FAILED
     race.tell(Trial("", 9, more, state, {"size_bytes": 300.0}))
     assert race.ask(8) == []
+
+
+def test_without_a_measured_candidate_there_is_no_gap() -> None:
+    race = Race(LISTED, ESTIMATED, SPARE)
+    race.ask(8)
+    for candidate in LISTED:
+        told(race, candidate, None)
+    assert race.ask(8) == []
