@@ -8,9 +8,7 @@ import onnx
 
 from seqto.graph.nodes import reads, subgraphs
 
-_HELPERS = {
-    *("Cast", "DequantizeLinear", "Mul", "QuantizeLinear", "Reshape", "Slice", "Transpose"),
-}
+_HELPERS = ["Cast", "DequantizeLinear", "Mul", "QuantizeLinear", "Reshape", "Slice", "Transpose"]
 """Operations of the nodes that quantizers add, which they name after a tensor."""
 
 _DIGITS = string.digits + string.ascii_lowercase

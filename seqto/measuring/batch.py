@@ -14,7 +14,7 @@ from seqto.graph.segments import same_computation
 from seqto.graph.unpacking import has_coded_weights, unpacked
 from seqto.measuring.evaluate import measure, undone
 from seqto.measuring.loss import losses_of
-from seqto.measuring.one_at_a_time import one_at_a_time
+from seqto.measuring.peaks import peak
 from seqto.measuring.prefixes import MEMORY_LIMIT, SharedRuns
 from seqto.measuring.stopping import Contest, Dominated, Rival, Stop, Watch
 from seqto.measuring.subject import Subject
@@ -227,7 +227,7 @@ def _shares(device: Device, subject: Subject) -> bool:
 def _built(parts: Tools, subject: Subject, candidate: Candidate) -> Model | Attempt:
     """Return the candidate's model, or why it cannot be built."""
     try:
-        with one_at_a_time():
+        with peak():
             return parts.quantizer.quantize(subject.model, subject.ranges, candidate)
     except Exception as error:
         return _failed(error)

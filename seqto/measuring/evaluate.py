@@ -12,8 +12,8 @@ from seqto.graph.quantized import QUANTIZING, operations
 from seqto.graph.unpacking import has_coded_weights
 from seqto.measuring.float_share import FLOAT_SHARE, float_share
 from seqto.measuring.loss import losses_of
-from seqto.measuring.one_at_a_time import one_at_a_time
 from seqto.measuring.outputs import run_all
+from seqto.measuring.peaks import peak
 from seqto.measuring.stopping import Watch
 from seqto.measuring.subject import Subject
 from seqto.measuring.turns import quietest, time_after, time_beside
@@ -44,7 +44,7 @@ def measure(
             outputs = run_all(
                 program, model, subject.samples, subject.batch, subject.observed, watch=watch
             )
-        with one_at_a_time():
+        with peak():
             timed = time_beside(program, model, subject.model, subject.example, device)
     finally:
         program.close()
@@ -125,7 +125,7 @@ def _loaded(model: Model, device: Device) -> tuple[Program, dict[str, float]]:
     """Return the model on the device, and the figures of loading it that the device can tell."""
     if not isinstance(device, MeasuresLoading):
         return device.load(model), {}
-    with one_at_a_time():
+    with peak():
         program, loading = device.load_measured(model)
         if has_coded_weights(model.proto):
             # What they took to decode would stay with the process.

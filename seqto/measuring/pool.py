@@ -20,8 +20,8 @@ from typing import Any
 
 from seqto.freeing import give_back, give_back_large
 from seqto.measuring.batch import Attempt, attempts
-from seqto.measuring.one_at_a_time import share
 from seqto.measuring.parts import Parts
+from seqto.measuring.peaks import at_once, share
 from seqto.measuring.provenance import machine_of
 from seqto.measuring.record import Assignment, Recorder, yardstick_of
 from seqto.measuring.stopping import Rival
@@ -206,7 +206,7 @@ class Pool:
             self._processes = ProcessPoolExecutor(
                 *(self._count, context),
                 initializer=_begin,
-                initargs=(os.getpid(), context.Lock(), *given),
+                initargs=(os.getpid(), context.Semaphore(at_once(self._count)), *given),
             )
         return self._processes
 
@@ -248,7 +248,7 @@ def usable_cores() -> int:
 
 def _begin(
     parent: int,
-    lock: AbstractContextManager[Any],
+    permits: AbstractContextManager[Any],
     parts: Parts,
     subject: Subject | None,
     workspace: Workspace,
@@ -260,7 +260,7 @@ def _begin(
     # Looking for garbage would write to everything inherited, and so copy it.
     gc.freeze()
     give_back_large()
-    share(lock)
+    share(permits)
     _Job.parts, _Job.subject = parts, subject or prepare_subject(parts, workspace)
 
 
