@@ -27,6 +27,7 @@ from onnxruntime.quantization import CalibrationDataReader, quant_pre_process, q
 from seqto.datasets.images import ImageFolder
 from seqto.datasets.preprocess import ImagePreprocess
 from seqto.devices.onnxruntime import OnnxRuntimeDevice
+from seqto.figures import WORKS
 from seqto.graph.load import load_model
 from seqto.measuring.evaluate import float_latency, measure
 from seqto.measuring.parts import Parts
@@ -58,7 +59,6 @@ METRICS: tuple[Metric, ...] = ("sqnr", "mse", "sqnr_delta")
 FOUR_BITS = ("int4", "int8", "float16", "float32")
 FULL = ("coded", "int8", "float16", "float32")
 EVALUATIONS = 8
-WORKS = 0.1
 
 
 PLAIN = "ONNX Runtime, per channel"

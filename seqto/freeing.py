@@ -19,11 +19,7 @@ _LARGE_BYTES = 2**22
 
 def give_back() -> bool:
     """Return freed memory to the system; tell whether that could be done."""
-    # Not on systems without glibc, which has it.
-    with contextlib.suppress(OSError, AttributeError, TypeError):
-        ctypes.CDLL(None).malloc_trim(0)
-        return True
-    return False
+    return _told_glibc("malloc_trim", 0)
 
 
 def give_back_large() -> None:
@@ -31,8 +27,15 @@ def give_back_large() -> None:
 
     Otherwise it keeps more of them the larger the blocks are that were freed before.
     """
+    _told_glibc("mallopt", _MMAP_THRESHOLD, _LARGE_BYTES)
+
+
+def _told_glibc(function: str, *numbers: int) -> bool:
+    """Call a function of glibc; tell whether there is one on this system."""
     with contextlib.suppress(OSError, AttributeError, TypeError):
-        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BYTES)
+        getattr(ctypes.CDLL(None), function)(*numbers)
+        return True
+    return False
 
 
 def let_go(array: np.ndarray) -> None:

@@ -15,7 +15,7 @@ from seqto.measuring.provenance import (
 )
 from seqto.measuring.record import Assignment
 from seqto.measuring.screen import Screen
-from seqto.pareto.front import comparable, non_dominated
+from seqto.pareto.front import non_dominated
 from seqto.phases import say
 from seqto.protocols import SeveralSchemes, TrialLog
 from seqto.search.walk import Walk, complete
@@ -26,7 +26,14 @@ from seqto.study.plan import Study
 from seqto.study.race import Race
 from seqto.study.schemes import as_table, compare_schemes
 from seqto.study.settings import StudySettings
-from seqto.study.shortlist import SCREENED, screened_objectives, shortlist, smoothed, spread
+from seqto.study.shortlist import (
+    SCREENED,
+    quantized,
+    screened_objectives,
+    shortlist,
+    smoothed,
+    spread,
+)
 from seqto.types import (
     FLOAT32,
     INT8,
@@ -209,7 +216,7 @@ def _race(study: Study, listed: Sequence[Candidate], screen: Screen) -> Race:
     """Return the shortlist; if loss and size are all that counts, others may take their places."""
     if not study.settings.only_loss_and_size:
         return Race(listed)
-    measured = [each for each in comparable(screen.trials.values()) if not each.candidate.is_float]
+    measured = quantized(screen.trials.values())
     sizes = {each.candidate: each.metrics["size_bytes"] for each in measured}
     front = non_dominated(measured, SCREENED) if measured else []
     spare = [each.candidate for each in front if each.candidate not in listed]

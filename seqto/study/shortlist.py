@@ -1,7 +1,7 @@
 """Which of the screened candidates are evaluated in full."""
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -35,7 +35,7 @@ def shortlist(
     failed in the screening or are not on its front: the screening does not see that one base is
     faster than another. The float model is what all are compared with, and is not evaluated.
     """
-    found = [each for each in comparable(screened) if not each.candidate.is_float]
+    found = quantized(screened)
     listed = list(full)
     # They are often on the front as well, which leaves room for one or two more.
     for count in range(max(evaluations - len(full), 0), evaluations + 1 if found else 0):
@@ -44,6 +44,11 @@ def shortlist(
         if len(between) + len(full) <= max(evaluations, len(full)):
             listed = [*full, *between]
     return list(dict.fromkeys(listed))
+
+
+def quantized(screened: Iterable[Trial]) -> list[Trial]:
+    """Return the screened candidates that could be measured, without the float model."""
+    return [each for each in comparable(screened) if not each.candidate.is_float]
 
 
 def screened_objectives(goal: Goal) -> tuple[str, ...]:

@@ -75,6 +75,14 @@ def test_what_was_stopped_makes_room_in_the_middle_of_the_widest_gap() -> None:
 
 
 def test_what_was_dropped_makes_room() -> None:
+    race = Race([FINE[0], *FINE[2:]], ESTIMATED, [FINE[1]])
+    assert race.ask(2) == [FINE[0], FINE[2]]
+    told(race, FINE[0], 0.04)
+    told(race, FINE[2], 0.0)
+    assert race.dropped == (FINE[3],) and race.ask(8) == [FINE[1]]
+
+
+def test_smaller_ones_than_all_that_were_measured_are_in_no_gap() -> None:
     race = Race(FINE[1:], ESTIMATED, FINE[:1])
     assert race.ask(2) == FINE[1:3]
     told(race, FINE[1], 0.0)
