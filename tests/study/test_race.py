@@ -116,3 +116,15 @@ def test_without_a_measured_candidate_there_is_no_gap() -> None:
     for candidate in LISTED:
         told(race, candidate, None)
     assert race.ask(8) == []
+
+
+def test_no_gap_is_filled_while_a_candidate_that_may_be_in_it_runs() -> None:
+    stopped = Candidate.of({"a": "int4"})
+    race = Race([*LISTED, FINE[2], stopped], ESTIMATED, [FINE[1]])
+    race.ask(8)
+    told(race, FINE[0], 0.04)
+    told(race, FINE[3], 0.01)
+    race.tell(Trial("", 9, stopped, TrialState.STOPPED, {"size_bytes": 300.0}))
+    assert race.ask(8) == []
+    told(race, FINE[2], 0.02)
+    assert race.ask(8) == [FINE[1]]
